@@ -367,7 +367,8 @@ def _folded(net: FloatNet) -> FloatNet:
     kept: list[Op] = []
     places: dict[str, int] = {}
     for op in net.ops:
-        first = op.inputs[0] if op.inputs else ""
+        # Of a sum it is the operand that is computed, whichever stands first.
+        first = next((t for t in op.inputs if op.op != "Add" or t not in net.constants), "")
         place = places.get(first) if first and len(net.readers(first)) == 1 and first not in net.outputs else None
         made = None if place is None else _normalised(net, kept[place], op) or _with_bias(net, kept[place], op)
         if place is None or made is None:
@@ -406,7 +407,7 @@ def _with_bias(net: FloatNet, linear: Op, add: Op) -> Op | None:
     if add.op != "Add" or linear.op not in ("Conv", "Gemm", "MatMul") or (len(linear.inputs) > 2 and linear.inputs[2]):
         return None
     fixed = [t for t in add.inputs if t in net.constants]
-    if len(fixed) != 1 or add.inputs[0] in net.constants or linear.inputs[1] not in net.constants:
+    if len(fixed) != 1 or linear.inputs[1] not in net.constants:
         return None
     shape = net.shapes.get(linear.outputs[0], ())
     weight, value = net.constants[linear.inputs[1]], net.constants[fixed[0]]

@@ -318,9 +318,9 @@ def plan_scales(net: FloatNet, file: File, ranges: Mapping[str, tuple[float, flo
             if op.op in WEIGHTED:
                 plan.powers[out], exponent = weight_exponents(net, op, per_channel, plan.exponents[op.inputs[0]], exponent)
             plan.exponents[out] = exponent
-        elif out in wanted and out in ranges:
-            # What the machine cannot compute is a float tensor of the host; a layer behind it takes its int8 form.
-            plan.exponents[out] = own(out)
+        else:
+            # What the machine cannot compute are float tensors of the host; a layer behind one takes its int8 form.
+            plan.exponents.update({t: own(t) for t in op.outputs if t in wanted and t in ranges})
         if op.op in CLIPS and out in plan.exponents and (ends := clip_ends(op, net.constants)) is not None:
             plan.clips[out] = ends
     return plan
@@ -548,15 +548,15 @@ def write(net: FloatNet, file: File, plan: _Plan | None) -> Written:
     from onnx import helper
 
     w = _QdqWriter(net, plan)
-    if plan is not None:
-        for name in file.inputs:
-            if name in plan.exponents:
-                w.pair(name, plan.exponents[name])
+    exponents = {} if plan is None else plan.exponents
+    for name in file.inputs:
+        if name in exponents:
+            w.pair(name, exponents[name])
     for op in net.ops:
         w.operator(op)
-        out = op.outputs[0]
-        if plan is not None and out in plan.exponents and _paired(net, out) and (net.readers(out) or out in file.outputs):
-            w.pair(out, plan.exponents[out])
+        for out in op.outputs:
+            if out in exponents and _paired(net, out) and (net.readers(out) or out in file.outputs):
+                w.pair(out, exponents[out])
     # The float output is the dequantized one, under the name that it had.
     given = [t for t in dict.fromkeys(file.outputs) if t in w.read and t not in file.inputs]
     turned = {w.read[t]: t for t in given} | {t: w.names.free(f"{t}:float") for t in given}

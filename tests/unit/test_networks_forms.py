@@ -458,3 +458,20 @@ def test_a_quantized_file_is_not_told_to_be_quantized(tmp_path: Path) -> None:
     with pytest.raises(ProgramError, match="nothing is left for the machine") as refusal:
         load(n.save(tmp_path / "n.onnx", {"x": (np.float32, (4, 6))}, [n.quantized(y, 3)]))
     assert "autosched quantize" not in str(refusal.value)
+
+
+def test_all_results_of_a_node_have_their_int8_form(tmp_path: Path) -> None:
+    n = Net()
+    conv = n.op("Conv", "x", n.fixed(SMALL.astype(np.float32) / 64))
+    halves = [n.op("Split", n.op("Sigmoid", conv), axis=1), "other"]
+    n.nodes[-1].output.append("other")
+    n.nodes[-1].input.append(n.fixed(np.array([3, 5])))
+    lasts = [n.op("Conv", half, n.fixed(np.ones((4, c, 1, 1), np.float32) / 8)) for half, c in zip(halves, (3, 5))]
+    path = n.save(tmp_path / "n.onnx", {"x": (np.float32, X)}, lasts)
+    np.savez(tmp_path / "cal.npz", x=images((4, *X[1:])))
+    made = tmp_path / "q.onnx"
+    assert main(["quantize", str(path), "--calibrate", str(tmp_path / "cal.npz"), "-o", str(made)]) == 0
+    x = images()
+    network = whole(made, {"x": x}, 3)
+    for a, b in zip(network.compile()(x), expected(path, x)):
+        np.testing.assert_allclose(a, b, atol=0.05)

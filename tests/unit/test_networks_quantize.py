@@ -423,15 +423,19 @@ def test_what_is_added_to_a_volume_is_no_bias(tmp_path: Path) -> None:
     held = {"to": np.array([1, 3, 4, 3, 3]), "w": draw(4, 3, 1, 1, 1), "k": draw(4, 1, 1, spread=2)}
     near(written(tmp_path, nodes, {"y": [1, 4, 4, 3, 3]}, held), loads=False)
     assert [k.op for k in read(tmp_path / "q.onnx").nodes].count("Add") == 1
-    near(written(tmp_path, [n(*CONV), n("Add", "c k", "y")], {"y": [1, 8, 4, 4]}, {"w": WEIGHTS, "k": draw(8, 1, 1)}))
-    assert [k.op for k in read(tmp_path / "q.onnx").nodes].count("Add") == 0
+    for added in ("c k", "k c"):
+        near(written(tmp_path, [n(*CONV), n("Add", added, "y")], {"y": [1, 8, 4, 4]}, {"w": WEIGHTS, "k": draw(8, 1, 1)}))
+        assert [k.op for k in read(tmp_path / "q.onnx").nodes].count("Add") == 0
 
 
 @pytest.mark.parametrize(("rows", "bias", "op"), [
     ([12, 9], (5,), "Gemm"), ([1, 12, 9], (5,), "MatMul"), ([12, 9], (1, 1, 5), "MatMul"),
 ])
-def test_only_products_of_matrices_become_a_gemm(rows: list[int], bias: tuple[int, ...], op: str, tmp_path: Path) -> None:
-    nodes = [n("Reshape", "x to", "f"), n("MatMul", "f w", "m"), n("Add", "m b", "y")]
+@pytest.mark.parametrize("added", ["m b", "b m"])
+def test_only_products_of_matrices_become_a_gemm(
+    rows: list[int], bias: tuple[int, ...], op: str, added: str, tmp_path: Path
+) -> None:
+    nodes = [n("Reshape", "x to", "f"), n("MatMul", "f w", "m"), n("Add", added, "y")]
     held = {"to": np.array(rows), "w": draw(9, 5), "b": draw(*bias)}
     shape = [*rows[:-1], 5] if len(bias) <= len(rows) else [1, *rows[:-1], 5]
     near(written(tmp_path, nodes, {"y": shape}, held), loads=len(rows) == 2)
