@@ -37,6 +37,11 @@ def multiplies(semantics: str) -> bool:
     return semantics == "fsim"
 
 
+def shifts_by_tensors(semantics: str) -> bool:
+    """Whether these semantics shift each element by one of another tensor: implementations disagree on its range."""
+    return semantics != "portable"
+
+
 def loads_widen(semantics: str) -> bool:
     """Whether loads of these semantics bring int8 elements into the accumulators (ACC_8BIT)."""
     return semantics == "fsim"

@@ -10,7 +10,7 @@ from autosched.lower.normalise import IMM_MAX, IMM_MIN, extract
 from autosched.lower.regions import disjoint, reads_ahead
 from autosched.lower.tree import Access, Site, Tree
 from sim import isa
-from sim.config import multiplies
+from sim.config import multiplies, shifts_by_tensors
 
 CODES = {"add": isa.ALU_ADD, "min": isa.ALU_MIN, "max": isa.ALU_MAX, "shr": isa.ALU_SHR, "mul": isa.ALU_MUL}
 RawStep = tuple[str, int | Access]
@@ -115,7 +115,7 @@ def steps_of(site: Site, elems: Elements, semantics: str) -> list[Step]:
             steps = [Step(-1), Step(isa.ALU_ADD, 0, place)]
     for op, operand in raw:
         if isinstance(operand, Access):
-            if op == "shr" and semantics == "portable":
+            if op == "shr" and not shifts_by_tensors(semantics):
                 raise LoweringError("alu", f"block {site.name} shifts by a tensor; implementations disagree on its range")
             if op == "mul":
                 _refuse_mul(site, semantics, "two tensors element by element", "the GEMM does, of int8 elements")

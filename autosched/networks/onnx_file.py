@@ -442,6 +442,9 @@ def _fix_inputs(model: ModelProto, where: str, shapes: Mapping[str, tuple[int, .
     for entry in model.graph.input:
         if entry.name in constants:
             continue
+        if not entry.type.HasField("tensor_type"):
+            kind = (entry.type.WhichOneof("value") or "value without a type").removesuffix("_type")
+            raise ProgramError(f"{where}: input {entry.name!r} is a {kind}, not a tensor; export the model with tensors alone")
         dims = entry.type.tensor_type.shape.dim
         given = shapes.get(entry.name)
         text = ",".join(str(d.dim_value) if d.HasField("dim_value") else (d.dim_param or "?") for d in dims)

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from autosched.errors import ProgramError
 from autosched.networks.graph import Graph
-from autosched.networks.programs import Call, call_of, workload_of
+from autosched.networks.programs import TENSOR_SHIFT, Call, call_of, workload_of
 from autosched.networks.repack import gathered, with_packings
 from autosched.networks.residuals import candidates, fused
 from autosched.networks.stream import Run, stages
@@ -28,14 +29,25 @@ class Task:
 
 
 def calls(graph: Graph, target: Target) -> Mapping[str, Call]:
-    """The program and constants of every layer with sums, by layer."""
+    """The program and constants of every layer with sums, by layer.
+
+    Args:
+        graph: a network as it runs.
+        target: the machine.
+
+    Raises:
+        ProgramError: the channels of a layer shift by different numbers, and the machine's do not.
+    """
     batch, block = target.config.batch, target.config.block_in
     made = {}
     for run in stages(graph):
         if isinstance(run, Run):
             for layer in run.layers:
                 source = graph.tensors[run.root(layer.inputs[0])].shape
-                made[layer.name] = call_of(graph, layer, source, batch, block)
+                call = made[layer.name] = call_of(graph, layer, source, batch, block)
+                if call.spec.shift == TENSOR_SHIFT and not target.shifts_by_tensors:
+                    why = f"its channels shift by different numbers, which {target.name} does not"
+                    raise ProgramError(f"node {layer.name!r}: {why}; quantize it without --per-channel")
     return made
 
 

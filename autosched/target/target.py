@@ -11,7 +11,7 @@ from pathlib import Path
 from autosched.errors import ProgramError, UnknownNameError
 from autosched.ir.scopes import ACC, INP, SRAM_SCOPES, WGT
 from sim import isa
-from sim.config import SEMANTICS, VTAConfig, loads_widen, mode_of, multiplies
+from sim.config import SEMANTICS, VTAConfig, loads_widen, mode_of, multiplies, shifts_by_tensors
 from sim.encoding import Usable, usable
 from sim.errors import SimError
 from sim.legality import check_semantics, check_size
@@ -80,6 +80,11 @@ class Target:
     def multiplies(self) -> bool:
         """Whether its ALU multiplies; else the GEMM alone does, int8 by int8."""
         return multiplies(self.semantics)
+
+    @property
+    def shifts_by_tensors(self) -> bool:
+        """Whether its ALU shifts each element by one of another tensor; else all by one number."""
+        return shifts_by_tensors(self.semantics)
 
     @property
     def loads_widen(self) -> bool:

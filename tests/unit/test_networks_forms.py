@@ -475,3 +475,24 @@ def test_all_results_of_a_node_have_their_int8_form(tmp_path: Path) -> None:
     network = whole(made, {"x": x}, 3)
     for a, b in zip(network.compile()(x), expected(path, x)):
         np.testing.assert_allclose(a, b, atol=0.05)
+
+
+@pytest.mark.parametrize("target", ["vta-de10", "vta-de10-portable", "vta-ultra96"])
+@pytest.mark.parametrize("apart", [True, False])
+def test_shifts_per_channel_are_not_of_every_machine(
+    target: str, apart: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    n = Net()
+    scales = n.fixed((2.0 ** -np.array([6, 7 if apart else 6] * 4)).astype(np.float32))
+    weight = n.op("DequantizeLinear", n.fixed(SMALL), scales, n.fixed(np.zeros(8, np.int8)), axis=0)
+    y = n.quantized(n.op("Conv", n.quantized("x", 4), weight), 3)
+    path = n.save(tmp_path / "n.onnx", {"x": (np.float32, X)}, [y])
+    code = main(["run", str(path), "--target", target, "--check"])
+    said = capsys.readouterr().err
+    if apart and target != "vta-de10":
+        why = f"its channels shift by different numbers, which {target} does not"
+        assert code == 2 and f"autosched: node 'Conv_3': {why}; quantize it without --per-channel\n" == said
+        assert main(["tune", str(path), "--target", target, "--trials", "1", "--log", str(tmp_path / "log")]) == 2
+        assert why in capsys.readouterr().err
+    else:
+        assert code == 0 and said == ""

@@ -153,3 +153,22 @@ def test_a_network_of_which_nothing_can_be_quantized(tmp_path: Path, capsys: pyt
     np.savez(tmp_path / "cal.npz", x=images((4, *X[1:])))
     assert main(["quantize", str(path), "--calibrate", str(tmp_path / "cal.npz"), "-o", str(tmp_path / "q.onnx")]) == 2
     assert capsys.readouterr().err.endswith("none of its 1 nodes can be quantized; run it with onnxruntime\n")
+
+
+@pytest.mark.parametrize("kind", ["sequence", "optional", "tensor"])
+def test_inputs_are_tensors(kind: str, tmp_path: Path) -> None:
+    import onnx
+    from onnx import helper
+
+    n = Net()
+    path = n.save(tmp_path / "n.onnx", {"i": (np.float32, X)}, [beside(n)])
+    model = onnx.load(path)
+    tensor = helper.make_tensor_type_proto(1, [2])
+    more = {"sequence": helper.make_sequence_type_proto, "optional": helper.make_optional_type_proto, "tensor": lambda t: t}
+    model.graph.input.append(helper.make_value_info("s", more[kind](tensor)))
+    onnx.save(model, path)
+    if kind == "tensor":
+        assert load(path).graph.inputs == ("i", "s")
+    else:
+        with pytest.raises(ProgramError, match=f"input 's' is a {kind}, not a tensor; export the model with tensors alone"):
+            load(path)
