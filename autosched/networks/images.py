@@ -9,6 +9,7 @@ import numpy as np
 
 from autosched.errors import ProgramError, suggest
 from autosched.networks.graph import Array, Tensor, need_data
+from autosched.networks.onnx_file import of_numpy
 
 
 class Taken(Protocol):
@@ -68,7 +69,7 @@ def _checked(name: str, want: Tensor, array: Array) -> Array:
         found = np.asarray(array)
     except ValueError as error:
         raise ProgramError(f"{name}: not an array ({error})") from error
-    if str(found.dtype) == want.dtype and found.dtype.kind not in "iufb":
+    if str(found.dtype) == want.dtype and not (found.dtype.kind in "iufb" and of_numpy(found.dtype)):
         raise ProgramError(f"{name}: {want.dtype} is no type of numbers that is read; export the model with another input")
     if found.dtype == object or found.dtype.kind not in "iufb":
         raise ProgramError(f"{name}: expected {want.dtype}, got {found.dtype}")

@@ -125,11 +125,11 @@ class File:
         return self.nodes[found[0]] if len(found) == 1 and tensor not in self.outputs else None
 
 
-def of_numpy(dtype: str) -> bool:
+def of_numpy(dtype: str | np.dtype[Any]) -> bool:
     """Whether onnxruntime takes and gives arrays of a type: one of NumPy's own, and none that other packages add to it.
 
     Args:
-        dtype: its name.
+        dtype: the type, or its name.
     """
     return np.dtype(dtype).isbuiltin == 1
 

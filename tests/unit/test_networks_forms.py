@@ -342,6 +342,18 @@ def test_outputs_are_of_types_that_numpy_has(kind: int, known: bool, tmp_path: P
                         "cast it to another type\n")
 
 
+@pytest.mark.parametrize("kind, known", [(10, True), (16, False), (19, False)])
+def test_inputs_are_of_types_that_numpy_has(kind: int, known: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    from onnx import helper
+
+    n = Net(opset=21)
+    dtype = helper.tensor_dtype_to_np_dtype(kind)
+    path = n.save(tmp_path / "n.onnx", {"i": (np.float32, X), "x": (dtype, (2,))}, [beside(n), n.op("Cast", "x", to=1)])
+    assert main(["run", str(path)]) == (0 if known else 2)
+    assert capsys.readouterr().err == ("" if known else f"autosched: x: {dtype} is no type of numbers that is read; export the "
+                                       "model with another input\n")
+
+
 @pytest.mark.parametrize("kind, known", [(10, True), (16, False)])
 def test_parts_of_the_host_hand_on_types_that_numpy_has(kind: int, known: bool, tmp_path: Path) -> None:
     n = Net()
