@@ -221,3 +221,97 @@ def test_rfactor_below_a_loop_that_runs_once(where: str, fits: bool) -> None:
     run(func, *inputs, want)
     run(sch.func, *inputs, got)
     assert np.array_equal(got, want)
+
+
+BIAS = """
+@T.prim_func
+def f(A: T.Buffer((8, 4), "int32"), x: T.Buffer((16,), "int32"), C: T.Buffer((8,), "int32")):
+    B = T.sblock_alloc_buffer((16,), "int32")
+    S = T.sblock_alloc_buffer((8,), "int32")
+    for i in range(16):
+        with T.sblock("B"):
+            vi = T.axis.spatial(16, i)
+            B[vi] = x[vi] * 2
+    for i, k in T.grid(8, 4):
+        with T.sblock("S"):
+            vi, vk = T.axis.remap("SR", [i, k])
+            with T.init():
+                S[vi] = 0
+            S[vi] = S[vi] + A[vi, vk]
+    for i in range(8):
+        with T.sblock("C"):
+            vi = T.axis.spatial(8, i)
+            C[vi] = S[vi] + B[vi]
+"""
+
+
+def starting_from_bias() -> PrimFunc:
+    """A sum that starts with an element that is made in the same iteration."""
+    sch = Schedule(program(BIAS))
+    sch.fuse_reduction_epilogue("S", "C")
+    sch.compute_at("B", sch.get_loops("S")[0])
+    assert isinstance(sch.func, PrimFunc)
+    return sch.func
+
+
+def test_the_initialisation_stays_behind_what_makes_its_value() -> None:
+    func = starting_from_bias()
+    with refused(ScheduleError, "order") as caught:
+        decomposed(func, "S", 0)
+    assert "reads B, which block B writes under loop i" in caught.value.reason
+    assert caught.value.hint == 'sch.decompose_reduction("S", "k")'
+    decomposed(func, "S", 1)
+
+
+def test_a_value_made_in_front_of_the_loop_is_there() -> None:
+    sch = Schedule(program(BIAS))
+    sch.fuse_reduction_epilogue("S", "C")
+    assert isinstance(sch.func, PrimFunc)
+    decomposed(sch.func, "S", 0)
+
+
+@pytest.mark.parametrize(("begin", "apart"), [(8, True), (7, False)])
+def test_other_elements_may_be_made_meanwhile(begin: int, apart: bool) -> None:
+    func = program(f"""
+@T.prim_func
+def f(A: T.Buffer((8, 4), "int32"), x: T.Buffer((16,), "int32"), C: T.Buffer((8,), "int32"), B: T.Buffer((16,), "int32")):
+    for i in range(8):
+        with T.sblock("before"):
+            vi = T.axis.spatial(8, i)
+            B[vi] = x[vi] * 2
+    for i in range(8):
+        for k in range(4):
+            with T.sblock("c"):
+                vi, vk = T.axis.remap("SR", [i, k])
+                with T.init():
+                    C[vi] = B[vi]
+                C[vi] = C[vi] + A[vi, vk]
+        with T.sblock("beside"):
+            vi = T.axis.spatial(8, i)
+            B[vi + {begin}] = x[vi + {begin}] * 3
+""")
+    if apart:
+        decomposed(func, "c", 0)
+        return
+    with refused(ScheduleError, "order"):
+        decomposed(func, "c", 0)
+
+
+@pytest.mark.parametrize("steps", [0, 1])
+def test_what_never_starts_is_not_started(steps: int) -> None:
+    func = program(f"""
+@T.prim_func
+def f(A: T.Buffer((8, 4), "int32"), C: T.Buffer((8,), "int32")):
+    for i, k in T.grid(8, {steps}):
+        with T.sblock("c"):
+            vi, vk = T.axis.remap("SR", [i, k])
+            with T.init():
+                C[vi] = 0
+            C[vi] = C[vi] + A[vi, vk]
+""")
+    if steps:
+        decomposed(func, "c", 0)
+        return
+    for at in (0, 1):
+        with refused(ScheduleError, "domain"):
+            decomposed(func, "c", at)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import partial
 
-from autosched.ir.expr import BinOp, BufferLoad, Expr, Var
-from autosched.ir.functor import Substitute, free_vars, rewrite, uses, walk_expr
+from autosched.ir.expr import BinOp, BufferLoad, Expr, Var, int_value
+from autosched.ir.functor import Substitute, free_vars, rewrite, stmt_exprs, uses, walk, walk_expr
 from autosched.ir.itermap import pinned, without
 from autosched.ir.region import block_access
 from autosched.ir.simplify import Analyzer, conjuncts
@@ -24,6 +24,7 @@ from autosched.ir.stmt import (
 from autosched.schedule.analysis.boxes import bind_all, loop_ranges
 from autosched.schedule.analysis.dependence import (
     affine_binding,
+    disjoint_results,
     not_reduction,
     one_to_one,
     scope_of,
@@ -222,6 +223,10 @@ def _starts_below(state: State, realize: BlockRealize, loops: list[For], positio
     if reason is not None:
         raise Refusal(f"block {block.name} is not a reduction block: {reason}", [block.ident],
                       hint=for_reduction(state, block, "decompose_reduction"), code="reduction")
+    never = next((n for n in loops[position:] if int_value(n.extent) == 0), None)
+    if never is not None:
+        raise Refusal(f"loop {never.var.name} never runs, and neither does the init of {block.name}", [never.var, block.ident],
+                      code="domain")
     known = {n.var for n in loops}
     for iv, value in zip(block.iter_vars, realize.iter_values):
         if iv.kind != "reduce":
@@ -255,6 +260,25 @@ def _starts_below(state: State, realize: BlockRealize, loops: list[For], positio
                 f"under loop {target.var.name} the parts that {block.name} reduces overlap, so the initialisation must stay "
                 "with them", [target.var, block.ident], "decompose at a deeper loop", code="reduction",
             )
+
+    _starts_from_what_stands(state, block, target)
+
+
+def _starts_from_what_stands(state: State, block: Block, target: For) -> None:
+    """Refuses an init that reads what other blocks below a loop write: it would run in front of that loop."""
+    assert block.init is not None
+    read = {e.buffer for s in walk(block.init) for x in stmt_exprs(s) for e in walk_expr(x) if isinstance(e, BufferLoad)}
+    for other in state.children_of(target) if read else ():
+        made = next((w for w in state.touched(other)[1] if w in read), None)
+        if other is block or made is None:
+            continue
+        start = replace(block, body=block.init, init=None)
+        if any(w.buffer is made for w in other.writes) and disjoint_results(replace(start, writes=block_access(start)[0]), other):
+            continue  # other elements, as parts of one stage write them
+        raise Refusal(
+            f"the initialisation of {block.name} reads {made.name}, which block {other.name} writes under loop {target.var.name}",
+            [target.var, block.ident, other.ident], code="order",
+        )
 
 
 def _decompose(state: State, realize: BlockRealize, target: For) -> tuple[dict[int, Stmt | None], Ident]:
