@@ -60,10 +60,10 @@ class ValueBounds:
         if isinstance(expr, Cast):
             return self.of(expr.value, dom) if is_int(expr.value.dtype) or expr.value.dtype == "bool" else None
         if isinstance(expr, Select):
-            return _hull(self.of(expr.true_value, dom), self.of(expr.false_value, dom))
+            return hull(self.of(expr.true_value, dom), self.of(expr.false_value, dom))
         if isinstance(expr, Call):
             if expr.op == "if_then_else":
-                return _hull(self.of(expr.args[1], dom), self.of(expr.args[2], dom))
+                return hull(self.of(expr.args[1], dom), self.of(expr.args[2], dom))
             if expr.op in ("shift_left", "shift_right") and isinstance(expr.args[1], IntImm):
                 low, high = self.of(expr.args[0], dom)
                 by = expr.args[1].value
@@ -139,7 +139,7 @@ class ValueBounds:
         elif not stores:
             return self._constant(buffer) or whole
         for value, dom in stores:
-            promised = self.of(value, dom) if promised is None else _hull(promised, self.of(value, dom))
+            promised = self.of(value, dom) if promised is None else hull(promised, self.of(value, dom))
         assert promised is not None
         return promised
 
@@ -170,7 +170,8 @@ def _collect(
         _collect(child, dom, found)
 
 
-def _hull(a: Interval, b: Interval) -> Interval:
+def hull(a: Interval, b: Interval) -> Interval:
+    """The smallest interval that holds two."""
     return min(a[0], b[0]), max(a[1], b[1])
 
 

@@ -153,3 +153,32 @@ def test_a_tensor_of_another_type_is_left_alone() -> None:
     sch = Schedule(parse(text))
     with refused(ScheduleError, "output"):
         sch.narrow_block("B")
+
+
+@pytest.mark.parametrize(("op", "start", "path", "fits"), [
+    ("max", -128, [0], True), ("max", -129, [0], False), ("max", -(2**31), [0], False), ("max", -(2**31), [], True),
+    ("min", 127, [0], True), ("min", 128, [0], False), ("min", 2**31 - 1, [0], False), ("min", 2**31 - 1, [], True),
+])
+def test_on_the_way_a_reduction_holds_its_initial_value(
+    op: str, start: int, path: list[int], fits: bool, verify_trace_roundtrip: Verify,
+) -> None:
+    func = parse(f'''
+@T.prim_func
+def f(A: T.Buffer((4, 3), "int8"), C: T.Buffer((4,), "int32")):
+    for i, k in T.grid(4, 3):
+        with T.sblock("C"):
+            vi, vk = T.axis.remap("SR", [i, k])
+            with T.init():
+                C[vi] = {start}
+            C[vi] = T.{op}(C[vi], T.Cast("int32", A[vi, vk]))
+''')
+    sch = Schedule(func)
+    if not fits:
+        with refused(ScheduleError, "form"):
+            sch.narrow_value("C", path)
+        return
+    sch.narrow_value("C", path)
+    a = np.array([[-128, -128, -128], [127, 127, 127], [-1, 0, 1], [5, -128, 127]], np.int8)
+    got, wanted = (run(f, a, np.zeros(4, np.int32))[0] for f in (sch.func, func))
+    assert np.array_equal(got, wanted)
+    verify_trace_roundtrip(sch, func)

@@ -7,11 +7,11 @@ from dataclasses import replace
 
 from autosched.ir.expr import BinOp, BufferLoad, Call, Cast, Expr, IntImm, Select, binary, cast, const, intrin
 from autosched.ir.functor import Mutator
-from autosched.ir.patterns import has_loads
+from autosched.ir.patterns import has_loads, loads_from
 from autosched.ir.print_expr import expr_text
 from autosched.ir.region import with_access
 from autosched.ir.stmt import Block, Buffer, BufferStore, Ident, PrimFunc, Stmt
-from autosched.ir.value_bounds import Interval
+from autosched.ir.value_bounds import Interval, hull
 from autosched.schedule.analysis.dependence import scope_of
 from autosched.schedule.kit.base import BlockRV, ScheduleBase
 from autosched.schedule.kit.primitive import primitive
@@ -195,7 +195,12 @@ class _Converted(Mutator):
 
 
 def _range(func: PrimFunc, block: Block, value: Expr) -> Interval:
-    return known_values(func).of(value, {iv.var: iv.dom for iv in block.iter_vars})
+    known, dom = known_values(func), {iv.var: iv.dom for iv in block.iter_vars}
+    init = block.init
+    if isinstance(init, BufferStore) and loads_from(value, init.buffer):
+        # What is known of a reduction holds at its end; on the way it has its initial value as well.
+        known.know(init.buffer, hull(known.of(init.value, dom), known.of_buffer(init.buffer)))
+    return known.of(value, dom)
 
 
 def _narrowed(func: PrimFunc, block: Block, path: list[int]) -> Block:
