@@ -36,6 +36,7 @@ from autosched.schedule.kit.refusal import Refusal
 from autosched.schedule.kit.state import State
 from autosched.schedule.primitives.buffers.cache_rewrite import Redirect, guarded_load, region_of
 from autosched.schedule.primitives.buffers.layout import buffer_argument
+from autosched.schedule.primitives.buffers.stored import require_stored
 
 
 def _named_buffer(sch: Any, args: dict[str, Any]) -> None:
@@ -108,6 +109,7 @@ def _reindex(state: State, realize: BlockRealize, buffer: Buffer, reads: bool) -
             raise Refusal(f"block {node.name} both reads and writes {buffer.name}", [node.ident], code="writer")
     else:
         _stores_all(state, realize, buffer, kept)
+        require_stored(state, scope, node, buffer, indices)
     top = _nest_of(state, realize, scope, buffer, reads)
     shape = tuple(analyzer.simplify(iv.dom.min + iv.dom.extent) for iv in kept)
     # A second copy has a name of its own, and so has its block.

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from autosched.ir.cover import Box, covers, joined
-from autosched.ir.expr import BufferData, Var
+from autosched.ir.expr import BufferData, Expr, Var
 from autosched.ir.functor import stmt_exprs, walk_expr
 from autosched.ir.simplify import Analyzer, conjuncts
 from autosched.ir.stmt import (
@@ -24,6 +25,8 @@ from autosched.ir.stmt import (
 )
 from autosched.ir.swept import exact_box, ranges_box
 from autosched.schedule.analysis.boxes import loop_ranges, placed
+from autosched.schedule.kit.refusal import Refusal
+from autosched.schedule.kit.state import State
 from autosched.schedule.primitives.buffers.cache_rewrite import region_of
 
 
@@ -103,6 +106,30 @@ def fills(block: Block, buffer: Buffer) -> bool:
     if any(m.source.buffer is buffer for m in block.match_buffers) or _by_address(block.body, buffer):
         return True  # what an instruction stores only the declaration tells
     return _covered(_boxes(block.body, buffer, []), region.region, buffer, {iv.var: iv.dom for iv in block.iter_vars})
+
+
+def require_stored(state: State, scope: Block, block: Block, buffer: Buffer, indices: Sequence[Expr]) -> None:
+    """Refuses a block that may leave its element as it is, which a copy of the result would then overwrite.
+
+    Where the buffer lives in the scope and nobody else writes it, it holds no more than the copy does.
+
+    Args:
+        state: the program.
+        scope: the block around.
+        block: any.
+        buffer: one that it writes.
+        indices: of the element, in terms of the block's iterators.
+
+    Raises:
+        Refusal: code ``domain``.
+    """
+    for stmt in (block.body, block.init):
+        plain = isinstance(stmt, BufferStore) and stmt.buffer is buffer and stmt.indices == tuple(indices)
+        if plain or (stmt is not None and fills(replace(block, body=stmt, writes=(point(buffer, indices),)), buffer)):
+            return
+    if buffer not in scope.alloc_buffers or len(state.writers(scope, buffer)) > 1:
+        raise Refusal(f"block {block.name} is not known to store its element of {buffer.name} in every run, and the copy would "
+                      "store the others as well", [block.ident], code="domain")
 
 
 def _by_address(stmt: Stmt, buffer: Buffer) -> bool:

@@ -50,6 +50,7 @@ from autosched.schedule.kit.nests import iterators_over, own_nest
 from autosched.schedule.kit.primitive import primitive
 from autosched.schedule.kit.refusal import Refusal
 from autosched.schedule.kit.state import State
+from autosched.schedule.primitives.buffers.stored import require_stored
 
 DIVISIONS = frozenset({"/", "//", "%", "truncdiv", "truncmod"})
 
@@ -133,6 +134,7 @@ def _pad(state: State, realize: BlockRealize, padding: list[int]) -> Stmt:
             _operand_stands(block, region.buffer, others, whole)
         else:
             _result_is_stored(state, realize, region, analyzer)
+            require_stored(state, scope, block, region.buffer, [r.min for r in region.region])
             _others_follow(state, block, region.buffer, top, scope, others, whole)
         alone = region.buffer not in others[0] | others[1]
         padded = _padded(region, sizes, alone)
