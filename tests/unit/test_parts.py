@@ -178,6 +178,73 @@ def test_the_first_to_write_updates_nothing() -> None:
         sch.separate_update("E")
 
 
+IN_PARTS = '''
+@T.prim_func
+def f(A: T.Buffer((9,), "int32"), C: T.Buffer((9,), "int32")):
+    {alloc}
+    for i in range({first}):
+        with T.sblock("B"):
+            vi = T.axis.spatial({first}, i)
+            {name}[vi] = A[vi] * 2
+    for i in range({between}):
+        with T.sblock("E"):
+            vi = T.axis.spatial({between}, i)
+            {name}[vi + 9 - {between}] = {value}
+    for i in range(9):
+        with T.sblock("D"):
+            vi = T.axis.spatial(9, i)
+            {name}[vi] = T.max({name}[vi], 0)
+    for i in range(4):
+        with T.sblock("last"):
+            vi = T.axis.spatial(4, i)
+            C[vi] = {name}[vi] + 1
+'''
+OUT = {"alloc": 'L = T.sblock_alloc_buffer((9,), "int32")', "name": "C"}
+
+
+@pytest.mark.parametrize(("first", "between", "value", "whole"), [
+    (4, 5, "A[vi] + 7", True), (4, 4, "A[vi] + 7", False), (9, 4, "A[vi] + 7", True), (9, 9, "C[vi] + 7", True),
+    (4, 9, "C[vi] + 7", False),  # what it goes on from nobody has made
+])
+def test_what_a_tensor_held_before_is_not_lost(
+    first: int, between: int, value: str, whole: bool, same: Callable[..., None], verify_trace_roundtrip: Verify,
+) -> None:
+    func = parse(IN_PARTS.format(first=first, between=between, value=value, **OUT))
+    sch = Schedule(func)
+    if not whole:
+        with refused(ScheduleError, "domain"):
+            sch.separate_update("D")
+        return
+    sch.separate_update("D")
+    same(func, sch)
+    verify_trace_roundtrip(sch, func)
+
+
+def test_a_tensor_of_the_program_held_nothing_before(same: Callable[..., None]) -> None:
+    mine = {**OUT, "alloc": 'L = T.sblock_alloc_buffer((9,), "int32")', "name": "L"}
+    func = parse(IN_PARTS.format(first=4, between=4, value="A[vi] + 7", **mine))
+    sch = Schedule(func)
+    sch.separate_update("D")
+    same(func, sch)
+
+
+def test_blocks_of_blocks_may_have_written_it(same: Callable[..., None]) -> None:
+    func = parse(IN_PARTS.format(first=9, between=4, value="A[vi] + 7", **OUT))
+    sch = Schedule(func)
+    sch.blockize(sch.get_loops("B")[0])
+    sch.separate_update("D")
+    same(func, sch)
+    sch = Schedule(func)
+    sch.loop_partition(sch.get_loops("B")[0], [4, None])
+    with refused(ScheduleError, "writer"):
+        sch.separate_update("D")
+    # One that goes on from what the tensor holds is no beginning, whatever stands in it.
+    sch = Schedule(parse(IN_PARTS.format(first=9, between=9, value="C[vi] + 7", **OUT).replace("= A[vi] * 2", "= C[vi] * 2")))
+    sch.blockize(sch.get_loops("B")[0])
+    with refused(ScheduleError, "writer"):
+        sch.separate_update("D")
+
+
 CHOICE = '''
 @T.prim_func
 def f(A: T.Buffer((9, 20), "int32"), B: T.Buffer((9, 20), "int32"), out: T.Buffer((9, 20), "int8")):

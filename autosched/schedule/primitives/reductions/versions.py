@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import reduce
 
@@ -11,7 +12,7 @@ from autosched.ir.patterns import loads_from
 from autosched.ir.region import block_access, with_access
 from autosched.ir.simplify import linear_form, simplify
 from autosched.ir.stmt import Block, BlockRealize, Buffer, BufferStore, Ident, Stmt
-from autosched.schedule.analysis.dependence import scope_of
+from autosched.schedule.analysis.dependence import scope_of, uncovered
 from autosched.schedule.kit.base import BlockRV, ScheduleBase
 from autosched.schedule.kit.names import fresh_name
 from autosched.schedule.kit.nests import own_nest
@@ -36,7 +37,7 @@ class Versions(ScheduleBase):
                 reads of it the element that it writes; other blocks have written it before, and nobody gave it to the program.
 
         Raises:
-            ScheduleError: it reads other elements, does not write all of them, or nobody has written them before.
+            ScheduleError: it reads other elements, does not write all of them, or nobody has written some of them before.
 
         Before::
 
@@ -187,9 +188,15 @@ def _separated(state: State, realize: BlockRealize) -> Stmt:
     top_of(state, realize)
     order = state.children_of(scope)
     at = next(n for n, b in enumerate(order) if b is block)
-    before = [b for b in order[:at] if any(r.buffer is buffer for r in (*b.reads, *b.writes))]
+    before = [b for b in order[:at] if any(buffer in side for side in state.touched(b))]
+    hidden = next((b for b in before if all(r.buffer is not buffer for r in (*b.reads, *b.writes))), None)
+    if hidden is not None:
+        raise Refusal(f"block {hidden.name} does not declare what it does to {buffer.name}", [hidden.ident],
+                      "separate_update before loop_partition", code="writer")
     if not before or all(w.buffer is not buffer for w in before[0].writes) or _reads_before(before[0], buffer):
         raise Refusal(f"nobody writes {buffer.name} before block {block.name}", [block.ident], code="writer")
+    if buffer not in scope.alloc_buffers and not state.trusted:
+        _all_made_here(state, scope, buffer, [*before, block])
     name = fresh_name(f"{buffer.name}_before", state.buffer_names(scope))
     other = replace(buffer, name=name, ident=Ident())
     table: dict[int, Stmt | None] = {}
@@ -208,8 +215,18 @@ def _separated(state: State, realize: BlockRealize) -> Stmt:
 def _reads_before(block: Block, buffer: Buffer) -> bool:
     """Whether a block reads what a tensor holds before the block runs."""
     store = block.body
-    assert isinstance(store, BufferStore)
+    if not isinstance(store, BufferStore):
+        return any(r.buffer is buffer for r in block.reads)
     return block.init is None and loads_from(store.value, buffer)
+
+
+def _all_made_here(state: State, scope: Block, buffer: Buffer, blocks: Sequence[Block]) -> None:
+    """Refuses blocks that read elements of a tensor which none of those before them writes: they were there all the time."""
+    for n, block in enumerate(blocks):
+        writers = [b.ident for b in blocks[:n] if buffer in state.touched(b)[1]]
+        reason = uncovered(state, scope, block.ident, writers) if n else None
+        if reason is not None:
+            raise Refusal(reason, [block.ident], code="domain")
 
 
 def _require_all(state: State, realize: BlockRealize, store: BufferStore) -> None:
