@@ -150,6 +150,28 @@ def test_partial_results(func: PrimFunc, axis: int, verify_trace_roundtrip: Veri
     verify_trace_roundtrip(sch, func)
 
 
+@pytest.mark.parametrize("domain, value", [("(2, 6)", "k"), ("4", "k - 2")])
+@pytest.mark.parametrize("axis", [0, -1])
+def test_partial_results_of_a_loop_that_begins_elsewhere(
+    domain: str, value: str, axis: int, verify_trace_roundtrip: Verify, same: Same,
+) -> None:
+    func = chain(f"""A: T.Buffer((8, 6), "int32"), C: T.Buffer((8,), "int32")):
+    for i in range(8):
+        for k in range(2, 6):
+            with T.sblock("C"):
+                vi = T.axis.spatial(8, i)
+                vk = T.axis.reduce({domain}, {value})
+                with T.init():
+                    C[vi] = 0
+                C[vi] = C[vi] + A[vi, vk]
+""")
+    sch = Schedule(func)
+    sch.rfactor("k", axis)
+    assert [b.shape[axis].value for b in sch.get(sch.get_block("root")).alloc_buffers] == [4]
+    same(func, sch)
+    verify_trace_roundtrip(sch, func)
+
+
 def test_all_of_a_reduction_in_parallel(same: Same) -> None:
     sch = Schedule(rowsum)
     made = sch.rfactor(sch.get_loops("B")[1], 1)
@@ -303,72 +325,6 @@ def test_a_part_is_copied_back(same: Same) -> None:
     less = chain(PART.replace("in range(5)", "in range(3)").replace("(5, i)", "(5, i + 1)"))
     with refused(ScheduleError, "domain"):
         Schedule(less).pad_einsum("part", [4])
-
-
-CHOSEN = """A: T.Buffer((6,), "int32"), C: T.Buffer((6,), "int32")):
-    {alloc}
-    for i in range(6):
-        with T.sblock("first"):
-            vi = T.axis.spatial(6, i)
-            {first}[vi] = A[vi] * 3
-    for i in range(5):
-        with T.sblock("part"):
-            vi = T.axis.spatial(5, i)
-            {body}
-    for i in range(3):
-        with T.sblock("last"):
-            vi = T.axis.spatial(3, i)
-            C[vi + 3] = {read} + 1
-"""
-FROM_OUTSIDE = {"alloc": "B = T.sblock_alloc_buffer((1,), \"int32\")", "first": "C", "read": "A[vi]"}
-
-
-@pytest.mark.parametrize("body, whole", [
-    ("C[vi] = A[vi] + 1", True),
-    ("if vi < 3:\n                C[vi] = A[vi] + 1", False),
-    ("if A[vi] < 3:\n                C[vi] = A[vi] + 1", False),
-    ("for r in range(3):\n                C[vi] = A[vi] + r", True),
-    ("for r in range(3):\n                if r < vi:\n                    C[vi] = A[vi] + r", False),
-])
-@pytest.mark.parametrize("way", ["pad_einsum", "reindex"])
-def test_what_is_copied_back_is_stored_always(way: str, body: str, whole: bool, same: Same) -> None:
-    func = chain(CHOSEN.format(body=body, **FROM_OUTSIDE))
-    sch = Schedule(func)
-    step = (lambda: sch.pad_einsum("part", [4])) if way == "pad_einsum" else (lambda: sch.reindex("part", ("write", 0)))
-    if not whole:
-        with refused(ScheduleError, "domain"):
-            step()
-        return
-    step()
-    same(func, sch)
-
-
-@pytest.mark.parametrize("way", ["pad_einsum", "reindex"])
-def test_of_a_tensor_that_nobody_else_writes_no_value_is_lost(way: str, same: Same) -> None:
-    body = "if vi < 3:\n                B[vi] = A[vi] + 1"
-    mine = {"alloc": 'B = T.sblock_alloc_buffer((5,), "int32")', "first": "C", "read": "B[vi]"}
-    func = chain(CHOSEN.format(body=body, **mine))
-    sch = Schedule(func)
-    if way == "pad_einsum":
-        sch.pad_einsum("part", [4])
-    else:
-        sch.reindex("part", ("write", 0))
-    same(func, sch)
-    summed = chain(SUMS.replace("            C[vi] = C[vi] + TERM", "            if A[vi, vk] > B[vk]:\n"
-                                "                C[vi] = C[vi] + A[vi, vk]"))
-    sch = Schedule(summed)  # the init stores every element
-    if way == "pad_einsum":
-        sch.pad_einsum("C", [4, 1])
-    else:
-        sch.reindex("C", ("write", 0))
-    same(summed, sch)
-    other = chain(CHOSEN.format(body=body, **{**mine, "first": "B"}).replace("B = T.sblock_alloc_buffer((5,)",
-                                                                            "B = T.sblock_alloc_buffer((6,)"))
-    with refused(ScheduleError, "domain"):
-        if way == "pad_einsum":
-            Schedule(other).pad_einsum("part", [4])
-        else:
-            Schedule(other).reindex("part", ("write", 0))
 
 
 SUMS = """A: T.Buffer((6, 7), "int32"), B: T.Buffer((7,), "int32"), C: T.Buffer((6,), "int32")):

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
-from autosched.ir.expr import BufferLoad, Expr, IntImm, Var, int_value, logical_and
+from autosched.ir.expr import BufferLoad, Expr, IntImm, Var, binary, int_value, logical_and
 from autosched.ir.functor import Substitute, free_vars, substitute, uses
 from autosched.ir.itermap import pinned
 from autosched.ir.simplify import Analyzer, conjuncts
@@ -126,10 +126,14 @@ class _Plan:
     partial: tuple[Buffer, ...]
     axis: int
 
+    def place(self, var: Expr) -> Expr:
+        """Where iteration ``var`` has its partial results: they begin at 0, wherever the loop does."""
+        return var if int_value(self.loop.min) == 0 else binary("-", var, self.loop.min)
+
     def at(self, var: Expr) -> tuple[Expr, ...]:
         """Where a partial result of iteration ``var`` stands."""
         indices = self.reduction.stores[0].indices
-        return (*indices[: self.axis], var, *indices[self.axis:])
+        return (*indices[: self.axis], self.place(var), *indices[self.axis:])
 
 
 def _rfactor(state: State, loop: For, factor_axis: int) -> tuple[Stmt, Block]:
@@ -252,7 +256,7 @@ def _partial(plan: _Plan, loops: Sequence[For]) -> BlockRealize:
     writes = []
     for region in block.writes:
         k = next(k for k, s in enumerate(plan.reduction.stores) if s.buffer is region.buffer)
-        ranges = (*region.region[: plan.axis], Range(extra.var, one), *region.region[plan.axis:])
+        ranges = (*region.region[: plan.axis], Range(plan.place(extra.var), one), *region.region[plan.axis:])
         writes.append(sub.visit_region(BufferRegion(plan.partial[k], ranges)))
     new = Block(
         f"{block.name}_rf", tuple(iters), tuple(sub.visit_region(r) for r in block.reads), tuple(writes),
