@@ -23,7 +23,7 @@ from autosched.ir.expr import (
     cast,
     logical_not,
 )
-from autosched.ir.functor import expr_children, stmt_children, stmt_exprs, substitute, walk_expr
+from autosched.ir.functor import expr_children, stmt_children, stmt_exprs, substitute, walk, walk_expr
 from autosched.ir.linear import Lin, Terms, add_forms, build, factors_of
 from autosched.ir.simplify import Analyzer
 from autosched.ir.stmt import (
@@ -501,3 +501,18 @@ def with_access(block: Block) -> Block:
     reads, writes = block_access(block)
     order = {r.buffer: k for k, r in enumerate(block.reads)}
     return replace(block, reads=tuple(sorted(reads, key=lambda r: order.get(r.buffer, len(order)))), writes=writes)
+
+
+def without_init(block: Block, reads: Iterable[BufferRegion]) -> Block:
+    """The block without its init; of some reads it keeps those of buffers that more than the init reads.
+
+    Args:
+        block: a block with an init.
+        reads: what it is to read.
+    """
+    rest = replace(block, init=None, reads=tuple(reads))
+    init = block.init
+    if init is None or not any(isinstance(e, BufferLoad) for s in walk(init) for x in stmt_exprs(s) for e in walk_expr(x)):
+        return rest
+    mentioned = {r.buffer for r in block_access(rest)[0]}
+    return replace(rest, reads=tuple([r for r in rest.reads if r.buffer in mentioned]))

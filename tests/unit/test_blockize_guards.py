@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import pytest
 from refusals import refused
@@ -45,6 +47,37 @@ def test_a_condition_on_both_sides_is_refused() -> None:
     sch = Schedule(parse(GUARDED.format("i + 1 <= j")))
     with refused(ScheduleError, "index"):
         sch.blockize(sch.get_loops("c")[1])
+
+
+BIAS = """
+@T.prim_func
+def f(A: T.Buffer((6, 8), "int32"), x: T.Buffer((6,), "int32"), C: T.Buffer((6,), "int32")):
+    for i, k in T.grid(6, 8):
+        with T.sblock("c"):
+            vi, vk = T.axis.remap("SR", [i, k])
+            with T.init():
+                C[vi] = {start}
+            C[vi] = C[vi] + A[vi, vk] * {factor}
+"""
+
+
+@pytest.mark.parametrize(("start", "factor", "first", "inner"), [
+    ("0", "2", "", "C[vi_i], A[vi_i, vk_i]"), ("x[vi]", "2", "x[vi_i_init]", "C[vi_i], A[vi_i, vk_i]"),
+    ("x[vi]", "x[vi]", "x[vi_i_init]", "C[vi_i], x[vi_i], A[vi_i, vk_i]"),
+])
+@pytest.mark.parametrize("loop", [0, 1])
+def test_the_init_of_the_outer_block_declares_what_it_reads(
+    start: str, factor: str, first: str, inner: str, loop: int, same: Callable[..., None],
+) -> None:
+    func = parse(BIAS.format(start=start, factor=factor))
+    sch = Schedule(func)
+    sch.blockize(sch.get_loops("c")[loop])
+    for name in ("vi_i_init", "vi_i") if loop else ():
+        first, inner = first.replace(name, "vi_o"), inner.replace(name, "vi_o")
+    blocks = {r.block.name: r.block for r in sch.state.realizes.values()}
+    assert [r.buffer.name for r in blocks["c_init"].reads] == ["x"] * bool(first)
+    assert f"T.reads({first})" in sch.script() and f"T.reads({inner})" in sch.script()
+    same(func, sch)
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from functools import partial
 from autosched.ir.expr import BinOp, BufferLoad, Expr, Var, int_value
 from autosched.ir.functor import Substitute, free_vars, rewrite, stmt_exprs, uses, walk, walk_expr
 from autosched.ir.itermap import pinned, without
-from autosched.ir.region import block_access
+from autosched.ir.region import block_access, without_init
 from autosched.ir.simplify import Analyzer, conjuncts
 from autosched.ir.stmt import (
     TRUE,
@@ -308,22 +308,15 @@ def _decompose(state: State, realize: BlockRealize, target: For) -> tuple[dict[i
         tuple(IterVar(fresh[iv.var], iv.dom, iv.kind) for iv in block.iter_vars if iv.kind == "spatial"),
         (), tuple(sub.visit_region(w) for w in block.writes), sub.visit_stmt(init), annotations=block.annotations,
     )
-    first_reads = block_access(start)[0]
-    start = replace(start, reads=first_reads)
+    start = replace(start, reads=block_access(start)[0])
     nest: Stmt = BlockRealize(outer.visit_exprs(tuple(values)), outer.visit_expr(predicate), start)
     for loop in reversed(kept):
         nest = replace(
             loop, var=renamed[loop.var], min=outer.visit_expr(loop.min), extent=outer.visit_expr(loop.extent), body=nest
         )
     mine = {r.buffer for r in block.reads}
-    update = replace(
-        block, name=f"{block.name}_update", init=None,
-        reads=(*(w for w in block.writes if w.buffer not in mine), *block.reads),
-    )
-    if first_reads:
-        # What only the init reads is no longer the update's.
-        mentioned = {r.buffer for r in block_access(update)[0]}
-        update = replace(update, reads=tuple(r for r in update.reads if r.buffer in mentioned))
+    own = [w for w in block.writes if w.buffer not in mine]
+    update = without_init(replace(block, name=f"{block.name}_update"), (*own, *block.reads))
     # The table may hold nodes of the old program only, and the block lies below the loop: rebuild the loop first.
     changed = rewrite(target, realize, BlockRealize(realize.iter_values, realize.predicate, update))
     return {id(target): seq(nest, changed)}, start.ident

@@ -9,7 +9,7 @@ from typing import NoReturn
 from autosched.ir.expr import BufferLoad, Expr, IntImm, Var, is_int, logical_and
 from autosched.ir.functor import Substitute, free_vars, uses
 from autosched.ir.itermap import pinned, without
-from autosched.ir.region import region_bounds, union_regions
+from autosched.ir.region import block_access, region_bounds, union_regions, without_init
 from autosched.ir.simplify import Analyzer, conjuncts
 from autosched.ir.stmt import (
     TRUE,
@@ -302,7 +302,7 @@ def blockize_loop(state: State, loop: For, preserve_unit: bool) -> BlockRealize:
     reads = (*new.writes, *new.reads) if reduces else new.reads
     small = BlockRealize(
         tuple(halves.inner_values), division.inner_predicate,
-        replace(new, iter_vars=tuple(halves.inner_iters), init=None, reads=reads),
+        without_init(replace(new, iter_vars=tuple(halves.inner_iters)), reads),
     )
     nest: Stmt = small
     for n in reversed(inner):
@@ -335,6 +335,7 @@ def _outer_init(init: Stmt, small: BlockRealize, loops: Sequence[For], name: str
             values.append(value)
     sub = Substitute(vmap)
     block = Block(name, tuple(iters), (), tuple(sub.visit_region(w) for w in small.block.writes), sub.visit_stmt(init))
+    block = replace(block, reads=block_access(block)[0])
     chosen = [n for n in loops if any(uses(v, {n.var}) for v in values)]
     renamed: dict[Var, Expr] = {n.var: Var(n.var.name, n.var.dtype) for n in chosen}
     outer = Substitute(renamed)
