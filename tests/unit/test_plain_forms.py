@@ -158,3 +158,18 @@ def test_in_the_other_order_there_is_nothing_to_compose() -> None:
         sch.compose_reduction("C", "begin")
     with refused(ScheduleError, "form"):
         sch.compose_reduction("begin", "D")
+    with refused(ScheduleError, "argument"):
+        sch.compose_reduction("begin", "begin")
+
+
+@pytest.mark.parametrize("steps", [0, 1])
+def test_an_initial_value_of_no_sum_stays(steps: int, same: Same) -> None:
+    text = SUM.format(**PLAIN).replace("T.grid(5, 6)", f"T.grid({steps}, 6)").replace("reduce(5, k)", f"reduce({steps}, k)")
+    func = parse(text)
+    sch = Schedule(func)
+    if steps:
+        sch.compose_reduction("begin", "C")
+        same(func, sch)
+        return
+    with refused(ScheduleError, "domain"):
+        sch.compose_reduction("begin", "C")

@@ -226,6 +226,27 @@ def test_reorder_leaves_other_loops_in_place(verify_trace_roundtrip: Verify) -> 
         sch.reorder(j, j)
 
 
+@pytest.mark.parametrize(("extents", "fits"), [("0, 8", True), ("8, 0", False), ("1, 0", False), ("0, 0", False)])
+def test_fuse_of_loops_that_never_run(extents: str, fits: bool) -> None:
+    func = parse(f"""
+@T.prim_func
+def f(A: T.Buffer((8, 8), "int32"), C: T.Buffer((8, 8), "int32")):
+    for i, j in T.grid({extents}):
+        with T.sblock("C"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            C[vi, vj] = A[vi, vj] * 2
+""")
+    sch = Schedule(func)
+    if not fits:
+        with refused(ScheduleError, "loop"):
+            sch.fuse(*sch.get_loops("C"))
+        return
+    sch.fuse(*sch.get_loops("C"))
+    assert parse(sch.script()) == sch.func
+    before = np.arange(64, dtype=np.int32).reshape(8, 8)
+    assert np.array_equal(run(sch.func, before, -before)[0], -before)
+
+
 def test_reorder_refused() -> None:
     sch = Schedule(siblings)
     i, j = sch.get_loops("C")

@@ -224,7 +224,7 @@ class Loops(ScheduleBase):
 
         Raises:
             ScheduleError: not perfectly nested in this order, annotated or bound loops, an extent that depends on
-                another of the loops, more iterations than the integer type of the loops counts, a name that is taken.
+                another of the loops, an inner loop that never runs, more iterations than the integer type of the loops counts, a name that is taken.
 
         Before::
 
@@ -254,6 +254,11 @@ class Loops(ScheduleBase):
                 if outer.var in used:
                     self.refuse(f"the extent of loop {node.var.name} depends on loop {outer.var.name}", [node.var],
                                 hint="fuse loops whose extents do not depend on each other", code="loop")
+        never = next((n for n in nodes[1:] if int_value(n.extent) == 0), None)
+        if never is not None:
+            # The loops before it would be quotients by its extent.
+            self.refuse(f"loop {never.var.name} never runs, and cannot be told from the others in a fused loop", [never.var],
+                        code="loop")
         dtype = max((n.var.dtype for n in nodes), key=bits)
         try:
             count([n.extent for n in nodes], dtype, "the fused loop")

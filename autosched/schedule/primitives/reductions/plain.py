@@ -216,6 +216,8 @@ def _from_zero(block: Block) -> Block:
 def _composed(state: State, init: BlockRealize, update: BlockRealize) -> dict[int, Stmt | None]:
     first, last = init.block, update.block
     marks = [first.ident, last.ident]
+    if first is last:
+        raise Refusal(f"block {first.name} is given twice, and does not set what it updates", [first.ident], code="argument")
     begin, store = first.body, last.body
     if not (isinstance(begin, BufferStore) and isinstance(store, BufferStore)) or first.init is not None or last.init is not None:
         raise Refusal("the blocks must each be a single store without init", marks, code="reduction")
@@ -256,6 +258,10 @@ def _same_elements(first: Block, last: Block, begin: BufferStore, store: BufferS
         if (iv.var in table.values()) == (iv.kind == "reduce") and int_value(iv.dom.extent) != 1:
             raise Refusal(f"iterator {iv.var.name} of block {last.name} is {iv.kind}, and {store.buffer.name} is "
                           f"{'' if iv.var in table.values() else 'not '}indexed by it", [last.ident], code="form")
+    never = next((iv for iv in last.iter_vars if int_value(iv.dom.extent) == 0), None)
+    if never is not None:
+        raise Refusal(f"iterator {never.var.name} of block {last.name} takes no value: nothing would be set", [last.ident],
+                      code="domain")
     left = [iv for iv in first.iter_vars if iv.var not in table and int_value(iv.dom.extent) != 1]
     if left or any(v not in table for v in free_vars(begin.value)):
         raise Refusal(f"block {first.name} depends on more than the element that it sets", [first.ident], code="index")
