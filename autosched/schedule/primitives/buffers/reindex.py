@@ -109,7 +109,7 @@ def _reindex(state: State, realize: BlockRealize, buffer: Buffer, reads: bool) -
             raise Refusal(f"block {node.name} both reads and writes {buffer.name}", [node.ident], code="writer")
     else:
         _stores_all(state, realize, buffer, kept)
-        require_stored(state, scope, node, buffer, indices)
+        require_stored(state, scope, node, buffer, tuple(indices))
     top = _nest_of(state, realize, scope, buffer, reads)
     shape = tuple(analyzer.simplify(iv.dom.min + iv.dom.extent) for iv in kept)
     # A second copy has a name of its own, and so has its block.

@@ -108,7 +108,7 @@ def fills(block: Block, buffer: Buffer) -> bool:
     return _covered(_boxes(block.body, buffer, []), region.region, buffer, {iv.var: iv.dom for iv in block.iter_vars})
 
 
-def require_stored(state: State, scope: Block, block: Block, buffer: Buffer, indices: Sequence[Expr]) -> None:
+def require_stored(state: State, scope: Block, block: Block, buffer: Buffer, indices: tuple[Expr, ...]) -> None:
     """Refuses a block that may leave its element as it is, which a copy of the result would then overwrite.
 
     Where the buffer lives in the scope and nobody else writes it, it holds no more than the copy does.
@@ -124,7 +124,7 @@ def require_stored(state: State, scope: Block, block: Block, buffer: Buffer, ind
         Refusal: code ``domain``.
     """
     for stmt in (block.body, block.init):
-        plain = isinstance(stmt, BufferStore) and stmt.buffer is buffer and stmt.indices == tuple(indices)
+        plain = isinstance(stmt, BufferStore) and stmt.buffer is buffer and stmt.indices == indices
         if plain or (stmt is not None and fills(replace(block, body=stmt, writes=(point(buffer, indices),)), buffer)):
             return
     if buffer not in scope.alloc_buffers or len(state.writers(scope, buffer)) > 1:

@@ -134,7 +134,7 @@ def _pad(state: State, realize: BlockRealize, padding: list[int]) -> Stmt:
             _operand_stands(block, region.buffer, others, whole)
         else:
             _result_is_stored(state, realize, region, analyzer)
-            require_stored(state, scope, block, region.buffer, [r.min for r in region.region])
+            require_stored(state, scope, block, region.buffer, tuple([r.min for r in region.region]))
             _others_follow(state, block, region.buffer, top, scope, others, whole)
         alone = region.buffer not in others[0] | others[1]
         padded = _padded(region, sizes, alone)
