@@ -12,10 +12,11 @@ from dataclasses import replace
 
 from autosched.errors import together
 from autosched.ir.cover import Box, apart, covers, joined, left_out, separates, swept
-from autosched.ir.expr import Expr, IntImm, Var, int_value
+from autosched.ir.expr import BufferLoad, Expr, IntImm, Var, int_value
 from autosched.ir.forms import affine, conditions, index_forms, ranging
-from autosched.ir.functor import free_vars, uses
+from autosched.ir.functor import free_vars, stmt_exprs, uses, walk, walk_expr
 from autosched.ir.itermap import detect_iter_map, pinned, without
+from autosched.ir.print_expr import expr_text
 from autosched.ir.simplify import Analyzer, conjuncts
 from autosched.ir.stmt import (
     TRUE,
@@ -23,6 +24,7 @@ from autosched.ir.stmt import (
     BlockRealize,
     Buffer,
     BufferRegion,
+    BufferStore,
     For,
     Ident,
     IterVar,
@@ -116,11 +118,37 @@ def not_reduction(state: State, block: Block, scope: Stmt, bound: bool = False) 
     others = other_writers(state, block, scope)
     if others:
         return f"{block.writes[0].buffer.name} is also written by {names(others)}"
+    return not_accumulating(block)
+
+
+def not_accumulating(block: Block) -> str | None:
+    """Why the instances of a block with init do not each go on with an element of their own, whatever they reduce; or None."""
     reduced = {iv.var for iv in reduce_iters(block)}
     for write in block.writes:
         for r in write.region:
             if uses(r.min, reduced) or uses(r.extent, reduced):
                 return f"a reduction iterator indexes its output {write.buffer.name}"
+    return strays(block)
+
+
+def strays(block: Block) -> str | None:
+    """What a block with init reads of its own result beside the elements that it writes; None of one that holds blocks."""
+    written = {w.buffer for w in block.writes}
+    stored: set[tuple[Buffer, tuple[Expr, ...]]] = set()
+    loaded: list[BufferLoad] = []
+    for stmt in (s for part in (block.init, block.body) if part is not None for s in walk(part)):
+        if isinstance(stmt, BlockRealize):
+            return None
+        if isinstance(stmt, BufferStore):
+            stored.add((stmt.buffer, stmt.indices))
+        for expr in stmt_exprs(stmt):
+            loaded += [e for e in walk_expr(expr) if type(e) is BufferLoad and e.buffer in written]
+    known = Analyzer()
+    for load in loaded:
+        if (load.buffer, load.indices) not in stored and not any(
+            b is load.buffer and all(map(known.can_prove_equal, load.indices, indices)) for b, indices in stored
+        ):
+            return f"it reads {expr_text(load)}, which it does not write"
     return None
 
 

@@ -14,7 +14,7 @@ from autosched.ir.host import kind_of
 from autosched.ir.scopes import SRAM_SCOPES
 from autosched.ir.stmt import TRUE, Block, BlockRealize, Buffer, For, Ident, Range, Stmt, full_region
 from autosched.ir.swept import ranges_box
-from autosched.schedule.analysis.dependence import scope_of, uncovered
+from autosched.schedule.analysis.dependence import scope_of, strays, uncovered
 from autosched.schedule.analysis.ways import users
 from autosched.schedule.kit.base import BlockRV
 from autosched.schedule.kit.once import afresh, once
@@ -320,6 +320,9 @@ class Cache(Scope):
                 f"block {writer.name} updates {buffer.name} in place, and the copy would start without its values",
                 [writer.ident], hint="cache the block that initialises it too, or use cache_inplace", code="writer",
             )
+        stray = None if writer.init is None else strays(writer)
+        if stray is not None:
+            self.refuse(f"block {writer.name} has an init and is no reduction: {stray}", [writer.ident], code="reduction")
 
     def _no_holes(
         self, state: State, scope: Block, buffer: Buffer, realize: BlockRealize, top: For | Block, swept: Sequence[Range]

@@ -13,7 +13,7 @@ from autosched.ir.print_expr import expr_text
 from autosched.ir.simplify import Analyzer, simplify
 from autosched.ir.stmt import Block, BlockRealize, For, IterVar, Range, Stmt
 from autosched.schedule.analysis.bindings import Rebinder, loop_dom
-from autosched.schedule.analysis.dependence import affine_binding, drives_one_each
+from autosched.schedule.analysis.dependence import affine_binding, drives_one_each, not_accumulating
 from autosched.schedule.analysis.init_first import late
 from autosched.schedule.analysis.ways import inner_blocks
 from autosched.schedule.kit.base import ArgumentError, BlockRV, ExprRV, LoopRV, ScheduleBase
@@ -224,7 +224,8 @@ class Loops(ScheduleBase):
 
         Raises:
             ScheduleError: not perfectly nested in this order, annotated or bound loops, an extent that depends on
-                another of the loops, an inner loop that never runs, more iterations than the integer type of the loops counts, a name that is taken.
+                another of the loops, an inner loop that never runs, more iterations than the integer type of the loops
+                counts, a name that is taken.
 
         Before::
 
@@ -432,6 +433,9 @@ class Loops(ScheduleBase):
         for block in state.children_of(chain[-1]):
             if block.init is None:
                 continue
+            fault = None if state.trusted or chain == new_order else not_accumulating(block)
+            if fault is not None:
+                self.refuse(f"block {block.name} has an init and is no reduction: {fault}", [block.ident], code="reduction")
             realize = state.realizes[block.ident]
             self._same_beginning(realize, late(realize, state.loops_above(realize)), chain, new_order)
             kinds: dict[Var, set[str]] = {}

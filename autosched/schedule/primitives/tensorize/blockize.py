@@ -26,7 +26,7 @@ from autosched.ir.stmt import (
     seq,
 )
 from autosched.schedule.analysis.boxes import is_unit, loop_ranges
-from autosched.schedule.analysis.dependence import one_to_one
+from autosched.schedule.analysis.dependence import not_accumulating, one_to_one
 from autosched.schedule.analysis.init_first import require_init_first
 from autosched.schedule.analysis.init_predicate import init_predicate
 from autosched.schedule.analysis.ways import inner_blocks
@@ -293,6 +293,9 @@ def blockize_loop(state: State, loop: For, preserve_unit: bool) -> BlockRealize:
     below = {n.var for n in inner if not is_unit(n.extent)}
     if any(iv.kind == "reduce" and uses(v, below) for iv, v in zip(block.iter_vars, realize.iter_values)):
         require_init_first(realize, [*outer, *inner])
+    fault = None if block.init is None or state.trusted else not_accumulating(block)
+    if fault is not None:
+        raise Refusal(f"block {block.name} has an init and is no reduction: {fault}", [block.ident], code="reduction")
     if new.init is not None and not _each_once(halves.inner_values, inner, division.inner_predicate):
         raise Refusal(
             f"the iterations below {loop.var.name} repeat or overlap in {block.name}, so its init cannot be taken out of them",
