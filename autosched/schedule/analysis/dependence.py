@@ -181,6 +181,22 @@ def not_compact(state: State, subtree: Stmt, partial: bool = False) -> tuple[Blo
     return None
 
 
+def in_turn(realize: BlockRealize, loop: For, thread: str | None) -> str | None:
+    """Why instances of a block cannot run at the same time in the iterations of a loop; None where its iterators allow it.
+
+    Args:
+        realize: the block below the loop.
+        loop: any.
+        thread: the thread axis that the loop is bound to, if any; ``threadIdx`` may run a reduction.
+    """
+    reduces = thread is not None and thread.startswith("threadIdx")
+    for iv, value in zip(realize.block.iter_vars, realize.iter_values):
+        if iv.kind != "spatial" and not (iv.kind == "reduce" and reduces) and uses(value, {loop.var}):
+            return (f"loop {loop.var.name} drives iterator {iv.var.name} of block {realize.block.name}, which is a {iv.kind} "
+                    "iterator: its instances cannot run at the same time")
+    return None
+
+
 def is_output(block: Block, scope: Block) -> bool:
     """Whether a block writes a buffer that its scope does not allocate."""
     inside = set(scope.alloc_buffers)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from autosched.errors import suggest
-from autosched.ir.functor import walk, walk_expr
+from autosched.ir.functor import walk
 from autosched.ir.stmt import BlockRealize
-from autosched.schedule.analysis.dependence import not_compact
+from autosched.schedule.analysis.dependence import in_turn, not_compact
 from autosched.schedule.analysis.ways import for_complete
 from autosched.schedule.kit.base import LoopRV, ScheduleBase
 from autosched.schedule.kit.primitive import primitive
@@ -138,17 +138,9 @@ class Kinds(ScheduleBase):
             block, reason = bad
             self.refuse(f"the iterations of loop {name} are not independent: {reason}", [node.var, block.ident],
                         hint=for_complete(state, block, self._op), code="order")
-        reduces = thread is not None and thread.startswith("threadIdx")
         for inner in walk(node.body):
-            if not isinstance(inner, BlockRealize):
-                continue
-            for iv, value in zip(inner.block.iter_vars, inner.iter_values):
-                if iv.kind == "spatial" or (iv.kind == "reduce" and reduces):
-                    continue
-                if any(e is node.var for e in walk_expr(value)):
-                    self.refuse(
-                        f"loop {name} drives iterator {iv.var.name} of block {inner.block.name}, which is a {iv.kind} "
-                        f"iterator: its instances cannot run at the same time", [node.var, inner.block.ident],
-                        hint="choose a loop over spatial iterators, or split one off with rfactor", code="loop",
-                    )
+            fault = in_turn(inner, node, thread) if isinstance(inner, BlockRealize) else None
+            if isinstance(inner, BlockRealize) and fault is not None:
+                self.refuse(fault, [node.var, inner.block.ident],
+                            hint="choose a loop over spatial iterators, or split one off with rfactor", code="loop")
         self.commit_nodes(state, {id(node): replace(node, kind=kind, thread=thread)})

@@ -29,6 +29,7 @@ from autosched.schedule.analysis.attach_domain import Domain, iterator_domains, 
 from autosched.schedule.analysis.bindings import facts
 from autosched.schedule.analysis.boxes import bind_all, bindings, is_unit, loop_ranges, runs_everywhere
 from autosched.schedule.analysis.dependence import (
+    in_turn,
     is_output,
     names,
     nodes_inside,
@@ -144,8 +145,9 @@ class ComputeAt(ScheduleBase):
                         C[vi, vj] = B[vi, vj] + 1
 
         Raises:
-            ScheduleError: a producer is outside the loop; or the loop belongs to the producer's reduction and
-                ``last_iteration`` is not given: the block would run in every iteration, on partial results.
+            ScheduleError: a producer is outside the loop; the loop belongs to the producer's reduction and
+                ``last_iteration`` is not given: the block would run in every iteration, on partial results; or the loop
+                is parallel (or vectorized, or a thread's) and would run the block's reduction.
         """
         self._move(block, loop, False, preserve_unit_loops, index, bool(last_iteration))
 
@@ -297,7 +299,12 @@ def plan_move(
         left = [n for n in own if isinstance(n, For) and not any(n is e for e in enclosing)]
         _run_all(realize, values, predicate, left, [*entered, *loops], shared)
     predicate = _kept_guards(realize, values, predicate, state.loops_above(realize), [*enclosing, *loops])
-    stmt: Stmt = BlockRealize(tuple(values), predicate, block)
+    moved = BlockRealize(tuple(values), predicate, block)
+    for loop in enclosing:
+        fault = None if loop.kind in ("serial", "unrolled") else in_turn(moved, loop, loop.thread)
+        if fault is not None:
+            raise Refusal(fault, [loop.var, block.ident], code="loop")
+    stmt: Stmt = moved
     for new in reversed(loops):
         stmt = replace(new, body=stmt)
     body = seq(*subtrees[:position], stmt, *subtrees[position:])
