@@ -75,7 +75,8 @@ class Reductions(ScheduleBase):
                         C[vi] = C[vi] + A[vi, vk]
 
         Raises:
-            ScheduleError: not a reduction block, or a loop above ``loop`` belongs to the reduction.
+            ScheduleError: not a reduction block, a loop above ``loop`` belongs to the reduction, or the initial value is
+                read from what another block makes below ``loop``.
         """
         state, realize = self.block_at(block)
         other, node = self.loop_at(loop)
