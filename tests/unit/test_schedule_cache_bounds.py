@@ -501,3 +501,62 @@ def test_parts_of_a_loop_declare_what_they_read(same: Same, verify_trace_roundtr
     sch.loop_partition(sch.get_loops("o")[1], [3, None])
     assert "T.reads(B[0:4, 0:3])" in sch.script(), "of one place the whole part's"
     same(once, sch)
+
+
+PLACES = '''A: T.Buffer((8,), "int32"), J: T.Buffer((8,), "int32"), C: T.Buffer((8,), "int32")):
+    I = T.sblock_alloc_buffer((8,), "int32")
+    for i in range(8):
+        with T.sblock("I"):
+            vi = T.axis.spatial(8, i)
+            I[vi] = T.min(T.max(J[vi], 0), 7)
+    for i, j in T.grid({outer}, 8):
+        with T.sblock("C"):
+            vi = T.axis.spatial({outer}, i)
+            vj = T.axis.spatial(8, {bound})
+            {store}
+'''
+GATHERED = "C[vj] = A[T.min(T.max(I[vj], 0), 7)] * 2"
+SCATTERED = "C[T.min(T.max(I[vj], 0), 7)] = A[vj] * 2"
+ONES: dict[str, Callable[[Schedule, int], object]] = {
+    "reindex_cache_read": lambda s, _: s.reindex_cache_read("C", "A", "shared", lambda i, j: (j,)),
+    "reindex_cache_write": lambda s, _: s.reindex_cache_write("C", "C", "shared", lambda i, j: (j,)),
+    "read_at": lambda s, loop: s.read_at(s.get_loops("C")[loop], "C", "A", "shared"),
+    "write_at": lambda s, loop: s.write_at(s.get_loops("C")[loop], "C", "C", "shared"),
+}
+
+
+@pytest.mark.parametrize("step", ONES)
+def test_single_elements_are_not_copied_where_memory_says_which(step: str) -> None:
+    """The copy would read what says so, and stand before it is written."""
+    text = PLACES.format(outer=1, bound="j", store=GATHERED if "read" in step else SCATTERED)
+    sch = Schedule(program(text))
+    before = sch.func
+    with pytest.raises(ScheduleError, match="comes from memory"):
+        ONES[step](sch, 1)
+    assert sch.func is before
+
+
+@pytest.mark.parametrize("step", ["read_at", "reindex_cache_read", "reindex_cache_write"])
+def test_copies_beside_indices_from_memory(step: str, same: Same) -> None:
+    """All that a loop may read of a gathered buffer, and what the block uses at its own iterators."""
+    store = GATHERED if step != "reindex_cache_read" else SCATTERED
+    func = program(PLACES.format(outer=1, bound="j", store=store))
+    sch = Schedule(func)
+    ONES[step](sch, 0)
+    same(func, sch)
+
+
+@pytest.mark.parametrize(("bound", "where"), [("I[j]", ""), ("j", "T.where(I[j] > 2)\n            ")])
+def test_what_binds_a_block_is_written_before_its_elements_are_copied(bound: str, where: str, same: Same) -> None:
+    store = f"{where}C[vj] = A[vj] * 2"
+    func = program(PLACES.format(outer=1, bound=bound, store=store))
+    with pytest.raises(ScheduleError, match="which block I writes after the place of the copy"):
+        ONES["reindex_cache_read"](Schedule(func), 0)
+    sch = Schedule(func)
+    ONES["reindex_cache_write"](sch, 0)
+    same(func, sch)
+    # A parameter is there from the beginning.
+    func = program(PLACES.format(outer=1, bound=bound, store=store).replace("I[j]", "J[j] % 8"))
+    sch = Schedule(func)
+    ONES["reindex_cache_read"](sch, 0)
+    same(func, sch)

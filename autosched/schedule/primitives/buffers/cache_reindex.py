@@ -10,6 +10,7 @@ from autosched.errors import ProgramError
 from autosched.ir.expr import BufferLoad, Expr, Var, int_value, logical_and
 from autosched.ir.functor import Substitute, free_vars
 from autosched.ir.index_map import IndexMap
+from autosched.ir.patterns import has_loads, loads_in
 from autosched.ir.simplify import Analyzer, conjuncts
 from autosched.ir.stmt import (
     Block,
@@ -25,6 +26,7 @@ from autosched.ir.stmt import (
     point,
     separator_fault,
 )
+from autosched.schedule.analysis.bindings import in_sequence
 from autosched.schedule.analysis.dependence import broken_pipeline, injective
 from autosched.schedule.analysis.ways import for_map
 from autosched.schedule.kit.base import BlockRV
@@ -70,8 +72,8 @@ class ReindexCache(Cache):
             the copying block.
 
         Raises:
-            ScheduleError: not one element per instance, other iterators than those that index the buffer, two instances
-                that would share an element of the copy, a scope that is no pipeline of stages.
+            ScheduleError: not one element per instance, an index that comes from memory, other iterators than those that
+                index the buffer, two instances that would share an element of the copy, a scope that is no pipeline of stages.
 
         Before::
 
@@ -175,6 +177,11 @@ class ReindexCache(Cache):
             self.refuse(f"an instance of block {node.name} touches more than one element of {buffer.name}", [node.ident],
                         hint="cache_read and cache_write copy regions", code="index")
         old = [r.min for r in region.region]
+        if has_loads(*old):
+            self.refuse(f"the index of {buffer.name} comes from memory", [node.ident],
+                        hint="cache_read copies the buffer as a whole" if reads else "", code="index")
+        if reads:
+            self._known_at(state, realize, place)
         index_map = legalized(index_map, node.iter_vars[0].var.dtype if node.iter_vars else "int32")
         new = index_map.map_indices([iv.var for iv in node.iter_vars])
         kept = self._used_iterators(node, old, new)
@@ -201,6 +208,22 @@ class ReindexCache(Cache):
             {id(place.parent): (place.index, nest)},
         )
         return self.block_rv(stage.block)
+
+    def _known_at(self, state: State, realize: BlockRealize, place: Place) -> None:
+        """Refuses a copy before what binds the block, or says where it runs, is written."""
+        binding = {load.buffer for e in (*realize.iter_values, realize.predicate) for load in loads_in(e)}
+        if not binding:
+            return
+        first = in_sequence(place.parent.body)[place.index]
+        late = False
+        for other in state.children_of(self._scope(state, realize.block)):
+            site = state.realizes[other.ident]
+            late = late or any(n is first for n in (site, *state.ancestors(site)))
+            found = next((b for b in state.touched(other)[1] if b in binding), None) if late else None
+            if found is not None:
+                self.refuse(f"where block {realize.block.name} runs is read from {found.name}, which block {other.name} writes "
+                            "after the place of the copy", [realize.block.ident, other.ident], state=state,
+                            hint="cache_read copies the buffer as a whole", code="order")
 
     def _used_iterators(self, node: Block, old: Sequence[Expr], new: Sequence[Expr]) -> list[int]:
         """Positions of the iterators that index the buffer; the map must use the same ones."""

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from autosched.ir.cover import covers
 from autosched.ir.expr import BufferLoad, Expr, Var, as_expr
 from autosched.ir.functor import Substitute, free_vars, walk
+from autosched.ir.patterns import has_loads
 from autosched.ir.region import region_bounds, union_ranges
 from autosched.ir.simplify import Analyzer, conjuncts
 from autosched.ir.stmt import (
@@ -61,7 +62,8 @@ class CopyAt(Scope):
             the copying block, annotated ``auto_copy``; the loops of the copy are inside it.
 
         Raises:
-            ScheduleError: a block not below the loop, writes to the buffer after it was read, a region without bounds.
+            ScheduleError: a block not below the loop, writes to the buffer after it was read, a region without bounds, or
+                one whose place comes from memory.
 
         Before::
 
@@ -186,6 +188,9 @@ def _insert(state: State, loop: For, buffer: Buffer, storage_scope: str, reads: 
     domain = uses.regions[0]
     for more in uses.regions[1:]:
         domain = tuple(union_ranges(a, b, analyzer) for a, b in zip(domain, more))
+    if has_loads(*[e for r in domain for e in (r.min, r.extent)]):
+        raise Refusal(f"which part of {buffer.name} loop {loop.var.name} touches comes from memory", [loop.var],
+                      "cache_read copies the buffer as a whole" if reads else "", code="index")
     for k, (r, size) in enumerate(zip(domain, buffer.shape)):
         if not (analyzer.can_prove(as_expr(0) <= r.min) and analyzer.can_prove(r.min + r.extent <= size)):
             raise Refusal(f"what loop {loop.var.name} touches of {buffer.name} may leave dimension {k}", [loop.var],
