@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import cached_property
 
-from autosched.ir.expr import Var
-from autosched.ir.functor import stmt_children
-from autosched.ir.stmt import Block, BlockRealize, Buffer, BufferStore, For, Ident, Stmt
+from autosched.ir.expr import BufferData, BufferLoad, IntImm, Var
+from autosched.ir.functor import stmt_children, stmt_exprs, walk_expr
+from autosched.ir.stmt import Block, BlockRealize, Buffer, BufferStore, Evaluate, For, Ident, Stmt
 
 LIMIT = 2048  # statements remembered
 
@@ -60,13 +60,17 @@ class Walk:
 
     @cached_property
     def reads(self) -> frozenset[Buffer]:
-        """The buffers that blocks in it declare to read."""
-        return frozenset(r.buffer for realize in self.realizes.values() for r in realize.block.reads)
+        """The buffers that blocks in it declare to read, and that it reads outside of blocks."""
+        return frozenset(r.buffer for realize in self.realizes.values() for r in realize.block.reads).union(*self._outside[:1])
 
     @cached_property
     def writes(self) -> frozenset[Buffer]:
-        """The buffers that blocks in it declare to write."""
-        return frozenset(r.buffer for realize in self.realizes.values() for r in realize.block.writes)
+        """The buffers that blocks in it declare to write, and that it writes outside of blocks."""
+        return frozenset(r.buffer for realize in self.realizes.values() for r in realize.block.writes).union(*self._outside[1:])
+
+    @cached_property
+    def _outside(self) -> tuple[frozenset[Buffer], ...]:
+        return outside(self.top) or ()
 
     @cached_property
     def touched(self) -> frozenset[Buffer]:
@@ -99,3 +103,37 @@ def child_blocks(stmt: Stmt) -> Iterator[Block]:
             yield node.block  # type: ignore[attr-defined]
         else:
             stack += stmt_children(node)[::-1]
+
+
+_OUTSIDE: dict[int, tuple[Stmt, tuple[frozenset[Buffer], frozenset[Buffer]] | None]] = {}  # as above
+
+
+def outside(stmt: Stmt) -> tuple[frozenset[Buffer], frozenset[Buffer]] | None:
+    """The buffers that a statement reads, and those that it writes, outside of blocks; None where it has no such."""
+    known = _OUTSIDE.get(id(stmt))
+    if known is None or known[0] is not stmt:
+        if len(_OUTSIDE) >= LIMIT:
+            _OUTSIDE.clear()
+        known = _OUTSIDE[id(stmt)] = stmt, _outside(stmt)
+    return known[1]
+
+
+def _outside(stmt: Stmt) -> tuple[frozenset[Buffer], frozenset[Buffer]] | None:
+    reads: set[Buffer] = set()
+    writes: set[Buffer] = set()
+    stack: list[Stmt] = [stmt]
+    while stack:
+        node = stack.pop()
+        if isinstance(node, BlockRealize):
+            continue
+        if isinstance(node, BufferStore):
+            writes.add(node.buffer)
+        for expr in stmt_exprs(node):
+            for e in () if isinstance(expr, IntImm) else walk_expr(expr):
+                if isinstance(e, BufferLoad | BufferData):
+                    reads.add(e.buffer)
+                    # Whoever has the address may write as well, as far as is known here.
+                    if isinstance(node, Evaluate) or isinstance(e, BufferData):
+                        writes.add(e.buffer)
+        stack += stmt_children(node)
+    return (frozenset(reads), frozenset(writes)) if reads or writes else None

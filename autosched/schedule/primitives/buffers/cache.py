@@ -15,6 +15,7 @@ from autosched.ir.scopes import SRAM_SCOPES
 from autosched.ir.stmt import TRUE, Block, BlockRealize, Buffer, For, Ident, Range, Stmt, full_region
 from autosched.ir.swept import ranges_box
 from autosched.schedule.analysis.dependence import scope_of, strays, uncovered
+from autosched.schedule.analysis.outside import before, require_blocks, stored_outside, upto
 from autosched.schedule.analysis.ways import users
 from autosched.schedule.kit.base import BlockRV
 from autosched.schedule.kit.once import afresh, once
@@ -117,6 +118,8 @@ class Cache(Scope):
         if consumers:
             targets = [b for b in targets if b.ident in consumers]
         readers = [b.ident for b in targets if buffer in state.touched(b)[0]]
+        for last in () if state.trusted else readers[-1:]:
+            self._in_blocks(state, scope, buffer, upto(state, place.parent, place.index, state.realizes[last]), stored=True)
         again = once if state.trusted and compact else afresh
         made = partial(self._cached, buffer, storage_scope, swept if compact else None)
         if consumers:
@@ -198,6 +201,8 @@ class Cache(Scope):
             if d.src is writer.ident and d.kind == "RAW" and d.dst not in consumers
         }
         place = place_between(state, scope, writer.ident, related)
+        if not state.trusted:
+            self._in_blocks(state, scope, buffer, before(state, place.parent, place.index, realize))
         swept = swept_region(state, region, realize, place.parent, nested_condition(writer, buffer, "write"))
         self._no_holes(state, scope, buffer, realize, place.parent, swept)
         compact = place.parent is scope
@@ -313,6 +318,13 @@ class Cache(Scope):
                         [writers[0].ident], state=state, hint=f"{self._op} before loop_partition", code="writer")
         return writers[0] if writers else None
 
+    def _in_blocks(self, state: State, scope: Block, buffer: Buffer, within: Sequence[Stmt], stored: bool = False) -> None:
+        """Refuses statements that touch a buffer outside of blocks, or only those that store to it."""
+        try:
+            require_blocks(state, scope, (buffer,), () if stored else (buffer,), within)
+        except Refusal as r:
+            self.refuse(r.reason, r.marks, r.hint, state, code=r.code)
+
     def _starts_anew(self, writer: Block, buffer: Buffer) -> None:
         """Refuses a block that updates what is in the buffer already: a copy of it would start without a value."""
         if _needs_old(writer, buffer):
@@ -331,7 +343,7 @@ class Cache(Scope):
 
         Where the buffer lives in the scope like the copy, both hold the same, the elements without a value included.
         """
-        if buffer in scope.alloc_buffers:
+        if buffer in scope.alloc_buffers and (state.trusted or not stored_outside(scope, buffer)):
             return
         if not stores_all(realize, buffer, state.loops_below(top, realize), swept, state.ranges_at(top)):
             self.refuse(

@@ -28,6 +28,7 @@ from autosched.ir.stmt import (
 )
 from autosched.schedule.analysis.bindings import in_sequence
 from autosched.schedule.analysis.dependence import broken_pipeline, injective
+from autosched.schedule.analysis.outside import before, upto
 from autosched.schedule.analysis.ways import for_map
 from autosched.schedule.kit.base import BlockRV
 from autosched.schedule.kit.primitive import primitive
@@ -182,6 +183,9 @@ class ReindexCache(Cache):
                         hint="cache_read copies the buffer as a whole" if reads else "", code="index")
         if reads:
             self._known_at(state, realize, place)
+        if not state.trusted:
+            meanwhile = (upto if reads else before)(state, place.parent, place.index, realize)
+            self._in_blocks(state, self._scope(state, node), buffer, meanwhile, reads)
         index_map = legalized(index_map, node.iter_vars[0].var.dtype if node.iter_vars else "int32")
         new = index_map.map_indices([iv.var for iv in node.iter_vars])
         kept = self._used_iterators(node, old, new)

@@ -29,6 +29,7 @@ from autosched.ir.swept import exact_box, ranges_box
 from autosched.schedule.analysis.bindings import in_sequence
 from autosched.schedule.analysis.boxes import bindings, loop_ranges, placed
 from autosched.schedule.analysis.dependence import require_pipeline
+from autosched.schedule.analysis.outside import require_blocks, stored_outside
 from autosched.schedule.analysis.ways import loops_around, users
 from autosched.schedule.kit.base import BlockRV, LoopRV
 from autosched.schedule.kit.primitive import primitive
@@ -183,6 +184,7 @@ def _insert(state: State, loop: For, buffer: Buffer, storage_scope: str, reads: 
         at = last = uses.writers[-1] + 1
         first = 0
         _self_contained(state, scope, loop, uses, buffer)
+    require_blocks(state, scope, (), (buffer,), stmts[first:last])
     analyzer = Analyzer(loop_ranges(state.loops_above(loop)))
     analyzer.bind(loop.var, Range(loop.min, loop.extent))
     domain = uses.regions[0]
@@ -196,7 +198,7 @@ def _insert(state: State, loop: For, buffer: Buffer, storage_scope: str, reads: 
             raise Refusal(f"what loop {loop.var.name} touches of {buffer.name} may leave dimension {k}", [loop.var],
                           "split by factors that divide", code="domain")
     if not reads:
-        _without_holes(state, loop, uses, buffer, domain, analyzer, storage_scope)
+        _without_holes(state, scope, loop, uses, buffer, domain, analyzer, storage_scope)
     copy = replace(in_scope(buffer, storage_scope), ident=Ident())
     redirect = Redirect(buffer, copy)
     moved = [redirect.visit_stmt(s) if first <= k < last else s for k, s in enumerate(stmts)]
@@ -270,7 +272,7 @@ def _self_contained(state: State, scope: Block, loop: For, uses: _Uses, buffer: 
 
 
 def _without_holes(
-    state: State, loop: For, uses: _Uses, buffer: Buffer, domain: tuple[Range, ...], analyzer: Analyzer,
+    state: State, scope: Block, loop: For, uses: _Uses, buffer: Buffer, domain: tuple[Range, ...], analyzer: Analyzer,
     storage_scope: str,
 ) -> None:
     """Refuses to store elements that no writer has written."""
@@ -286,7 +288,7 @@ def _without_holes(
                 continue
             ranges, conds = loop_ranges([*shared, *below]), conjuncts(realize.predicate)
             # Of a buffer of the program's own, what nobody ever writes is the same with and without a value.
-            own = buffer not in state.func.given
+            own = buffer not in state.func.given and (state.trusted or not stored_outside(scope, buffer))
             box = exact_box(placed(region, realize), ranges, conds, analyzer=analyzer, before=around, missing=own)
             if box is not None and covers(box, wanted, buffer.shape, analyzer.never_negative):
                 return

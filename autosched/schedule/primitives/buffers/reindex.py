@@ -27,6 +27,7 @@ from autosched.ir.stmt import (
 )
 from autosched.schedule.analysis.boxes import loop_ranges
 from autosched.schedule.analysis.dependence import affine_binding, require_pipeline, scope_of
+from autosched.schedule.analysis.outside import require_blocks
 from autosched.schedule.analysis.ways import listed
 from autosched.schedule.kit.base import BlockRV, ScheduleBase
 from autosched.schedule.kit.names import fresh_name
@@ -111,6 +112,7 @@ def _reindex(state: State, realize: BlockRealize, buffer: Buffer, reads: bool) -
         _stores_all(state, realize, buffer, kept)
         require_stored(state, scope, node, buffer, tuple(indices))
     top = _nest_of(state, realize, scope, buffer, reads)
+    require_blocks(state, scope, (buffer,), () if reads else (buffer,), [top])
     shape = tuple(analyzer.simplify(iv.dom.min + iv.dom.extent) for iv in kept)
     # A second copy has a name of its own, and so has its block.
     name = fresh_name(f"{buffer.name}_reindex", state.buffer_names(scope))

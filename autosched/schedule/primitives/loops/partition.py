@@ -28,9 +28,12 @@ from autosched.ir.stmt import (
 )
 from autosched.ir.swept import ranges_box
 from autosched.schedule.analysis.bindings import loop_dom
+from autosched.schedule.analysis.outside import require_blocks, stmts_between
 from autosched.schedule.kit.base import ArgumentError, ExprRV, LoopRV
 from autosched.schedule.kit.primitive import primitive
+from autosched.schedule.kit.refusal import Refusal
 from autosched.schedule.kit.state import State, refresh
+from autosched.schedule.kit.walks import outside, walked
 from autosched.schedule.primitives.loops.nest import Loops
 
 
@@ -188,6 +191,11 @@ class Partition(Loops):
                                 hint="split them first so that the outer loops have one extent, and merge those", code="loop")
         late = _host_between(state, top, nests)
         self._mergeable(state, top, nests, {block.ident for _, block in late})
+        if not state.trusted:
+            try:
+                _in_blocks(state, scopes[0], nests)
+            except Refusal as r:
+                self.refuse(r.reason, r.marks, r.hint, state, code=r.code)
         news = [Var(f"{x.var.name.removesuffix('_m')}_m", x.var.dtype) for x in first]
         bodies = []
         for nest in nests:
@@ -321,6 +329,22 @@ def _host_between(state: State, top: Stmt, nests: list[list[For]]) -> list[tuple
             around: list[Stmt] = [*state.loops_of(block), state.realizes[block.ident]]
             found.append((around[0], block))
     return found
+
+
+def _in_blocks(state: State, scope: Block | None, nests: list[list[For]]) -> None:
+    """Refuses what is stored or read outside of blocks in nests and between them, where any of those touch the same."""
+    assert scope is not None
+    order = {var: k for k, var in enumerate(state.loops)}
+    merged = sorted([nest[0] for nest in nests], key=lambda loop: order[loop.var])
+    stmts = stmts_between(state, merged[0], merged[-1])
+    loose = [stmt for stmt in stmts if outside(stmt) is not None]
+    if not loose:
+        return
+    for stmt in stmts:
+        whole, others = walked(stmt), [s for s in loose if s is not stmt]
+        if not any(stmt is x for x in merged):
+            others = [s for s in others if any(s is x for x in merged)]
+        require_blocks(state, scope, whole.reads, whole.writes, others)
 
 
 def _plain_accesses(block: Block, iters: dict[Var, Range]) -> dict[Buffer, tuple[Expr, ...]]:

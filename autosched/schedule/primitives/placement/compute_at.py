@@ -41,6 +41,7 @@ from autosched.schedule.analysis.dependence import (
     uncovered,
 )
 from autosched.schedule.analysis.init_first import require_init_first
+from autosched.schedule.analysis.outside import require_blocks, stmts_between
 from autosched.schedule.analysis.ways import for_complete, named
 from autosched.schedule.kit.base import AT_INLINE, AT_ROOT, BlockRV, LoopRV, ScheduleBase, Special
 from autosched.schedule.kit.primitive import primitive
@@ -278,6 +279,12 @@ def plan_move(
     position, visited = _insertion(
         state, block, target, subtrees, producers, consumers, forward, index, resident
     )
+    if not state.trusted:
+        reads, writes = state.touched(block)
+        require_blocks(state, scope, reads, writes, stmts_between(state, realize, target))
+        if forward:
+            # It computes what its consumers read, of which only blocks are known.
+            require_blocks(state, scope, (), writes)
 
     enclosing = [*state.loops_above(target), target]
     analyzer = Analyzer()

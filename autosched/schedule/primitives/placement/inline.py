@@ -24,6 +24,7 @@ from autosched.ir.stmt import (
 from autosched.schedule.analysis.bindings import facts
 from autosched.schedule.analysis.boxes import bindings, is_unit, runs_everywhere
 from autosched.schedule.analysis.dependence import incomplete, is_output, names, require_pipeline, scope_of
+from autosched.schedule.analysis.outside import require_blocks, stmts_between
 from autosched.schedule.analysis.ways import before_nesting, for_complete
 from autosched.schedule.kit.base import BlockRV, ScheduleBase
 from autosched.schedule.kit.primitive import primitive
@@ -174,6 +175,9 @@ def _inline(state: State, realize: BlockRealize) -> Stmt:
                       hint=before_nesting(state, block, "compute_inline"), code="form")
     formal, value = _as_function(block, store)
     _no_opaque_use(scope, buffer)
+    require_blocks(state, scope, (), (buffer,))
+    for consumer in () if state.trusted else state.consumers(block)[-1:]:
+        require_blocks(state, scope, state.touched(block)[0], (), stmts_between(state, realize, state.realizes[consumer.ident]))
     inliner = _Inliner(buffer, formal, value, realize)
     return _apply(state, scope, realize, buffer, inliner)
 
@@ -295,6 +299,9 @@ def _reverse_inline(state: State, realize: BlockRealize) -> Stmt:
     if reason is not None:
         raise Refusal(f"block {block.name} is not a complete block: {reason}", [block.ident], code="form")
     producer = _only_producer(state, scope, block, buffer)
+    require_blocks(state, scope, (), (buffer,))
+    if not state.trusted:
+        require_blocks(state, scope, *state.touched(block), stmts_between(state, producer, realize))
     if realize.predicate != TRUE and not runs_everywhere(realize, state.loops_above(realize)):
         raise Refusal(f"block {block.name} runs under a predicate that leaves out a part of its domain", [block.ident],
                       code="domain")

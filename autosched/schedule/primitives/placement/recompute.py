@@ -17,6 +17,7 @@ from autosched.schedule.analysis.dependence import (
     require_pipeline,
     scope_of,
 )
+from autosched.schedule.analysis.outside import require_blocks
 from autosched.schedule.analysis.ways import for_complete
 from autosched.schedule.kit.base import BlockRV, ScheduleBase
 from autosched.schedule.kit.names import fresh_name
@@ -122,6 +123,8 @@ def _duplicate(state: State, realize: BlockRealize, together: list[Block] | None
     buffers = list(dict.fromkeys(w.buffer for w in block.writes))
     again = once if state.trusted and scope is state.root else afresh
     stmts: list[Stmt] = [again(partial(_restricted, nest, block, groups[0]), "restricted", nest, *groups[0])]
+    if not state.trusted:
+        require_blocks(state, scope, buffers, () if stmts[0] == nest else buffers)
     idents = [block.ident]
     allocs = list(scope.alloc_buffers)
     table: dict[int, Stmt | None] = {}
