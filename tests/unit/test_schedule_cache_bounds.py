@@ -560,3 +560,34 @@ def test_what_binds_a_block_is_written_before_its_elements_are_copied(bound: str
     sch = Schedule(func)
     ONES["reindex_cache_read"](sch, 0)
     same(func, sch)
+
+
+SUMS = """A: T.Buffer((6, 4), "int8"), C: T.Buffer((6,), "int32")):
+    for i, k in T.grid(6, 4):
+        with T.sblock("C"):
+            vi, vk = T.axis.remap("SR", [i, k])
+            with T.init():
+                C[vi] = 0
+            C[vi] = C[vi] + T.Cast("int32", A[vi, vk])
+"""
+
+
+@pytest.mark.parametrize("step", ["cache_read", "cache_cast"])
+@pytest.mark.parametrize("nested", [True, False])
+def test_copies_in_a_block_on_trust(step: str, nested: bool, same: Same) -> None:
+    func = program(SUMS)
+    made = []
+    for check in (True, False):
+        sch = Schedule(func, enable_check=check)
+        if nested:
+            sch.blockize(sch.get_loops("C")[1])
+        # The second schedule of a kind finds what the first has made.
+        for _ in range(2):
+            one = sch.copy()
+            if step == "cache_cast":
+                one.cache_cast("C", "A")
+            else:
+                one.cache_read("C", "A", "local")
+            same(func, one)
+            made.append(one.script())
+    assert len(set(made)) == 1

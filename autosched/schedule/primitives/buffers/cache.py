@@ -120,7 +120,7 @@ class Cache(Scope):
         readers = [b.ident for b in targets if buffer in state.touched(b)[0]]
         for last in () if state.trusted else readers[-1:]:
             self._in_blocks(state, scope, buffer, upto(state, place.parent, place.index, state.realizes[last]), stored=True)
-        again = once if state.trusted and compact else afresh
+        again = once if state.trusted and compact and scope is state.root else afresh
         made = partial(self._cached, buffer, storage_scope, swept if compact else None)
         if consumers:
             cached = again(made, "cached for", buffer, storage_scope, swept, *readers)
