@@ -447,3 +447,32 @@ def test_digits_of_overlapping_windows(same, width: int, found: str) -> None:
     sch.transform_layout("B", ("write", 0), lambda i: (i // width, i % width))
     assert found in sch.script()
     same(func, sch)
+
+
+PLACES = """
+@T.prim_func
+def f(A: T.Buffer((8,), "int32"), J: T.Buffer((8,), "int32"), C: T.Buffer((8,), "int32")):
+    I = T.alloc_buffer((8,), "int32")
+    for i in range(8):
+        with T.block("I"):
+            vi = T.axis.spatial(8, i)
+            I[vi] = T.min(T.max(J[vi], 0), 7)
+    for i in range(8):
+        with T.block("C"):
+            vi = T.axis.spatial(8, {0})
+            {1}
+"""
+
+
+@pytest.mark.parametrize("use", [
+    ("i", "C[vi] = A[T.min(T.max(I[vi], 0), 7)] * 2"), ("i", "C[T.min(T.max(I[vi], 0), 7)] = A[vi] * 2"),
+    ("I[i]", "C[vi] = A[vi] * 2"), ("i", "T.where(I[i] > 2)\n            C[vi] = A[vi] * 2"),
+])
+@pytest.mark.parametrize("pad", [None, 0])
+@pytest.mark.parametrize("check", [True, False])
+def test_layouts_of_what_says_where_others_are_read(use: tuple[str, str], pad: int | None, check: bool, same: Same) -> None:
+    func = parse(PLACES.format(*use))
+    sch = Schedule(func, enable_check=check)
+    sch.transform_layout("I", ("write", 0), lambda i: (i // 4, i % 4), pad_value=pad)
+    assert "I_1 = T.sblock_alloc_buffer((2, 4)" in sch.script()
+    same(func, sch)

@@ -73,6 +73,12 @@ class Walk:
         return outside(self.top) or ()
 
     @cached_property
+    def binding(self) -> frozenset[Buffer]:
+        """The buffers that say what iterators of blocks in it are, or which of its blocks run."""
+        values = [e for realize in self.realizes.values() for e in (*realize.iter_values, realize.predicate)]
+        return frozenset(e.buffer for v in values if type(v) is not Var for e in walk_expr(v) if isinstance(e, BufferLoad))
+
+    @cached_property
     def touched(self) -> frozenset[Buffer]:
         """Both."""
         return self.reads | self.writes

@@ -50,7 +50,7 @@ from autosched.schedule.kit.base import BlockRV, ScheduleBase
 from autosched.schedule.kit.once import Again, afresh, once
 from autosched.schedule.kit.primitive import primitive
 from autosched.schedule.kit.state import State, below
-from autosched.schedule.kit.walks import walked
+from autosched.schedule.kit.walks import Walk, walked
 from autosched.schedule.primitives.buffers.layout_padding import Padding, nest, pad
 
 
@@ -473,10 +473,13 @@ class _Relayout(_Scoped):
         if self.again is afresh:
             return self._block(block)
         stmts = [
-            self.again(partial(self.visit_stmt, stmt), "laid out", stmt, self.new) if self.old in walked(stmt).touched else stmt
+            self.again(partial(self.visit_stmt, stmt), "laid out", stmt, self.new) if self._concerns(walked(stmt)) else stmt
             for stmt in below(block)
         ]
         return self._renamed(replace(block, body=seq(*stmts)))
+
+    def _concerns(self, walk: Walk) -> bool:
+        return self.old in walk.touched or self.old in walk.binding
 
     def visit_block(self, block: Block) -> Block:
         return self._block(block) if self.old in facts(block).buffers else block
@@ -500,7 +503,8 @@ class _Relayout(_Scoped):
         return tuple(region if r.buffer is self.old else r for r in declared)
 
     def visit_region(self, region: BufferRegion) -> BufferRegion:
-        return region
+        # Where another buffer is touched may be read from this one.
+        return region if region.buffer is self.old else super().visit_region(region)
 
     def mapped(self, indices: Sequence[Expr]) -> tuple[Expr, ...]:
         """The new indices of an access; digits of a sum are the sum of digits where nothing carries over."""
