@@ -12,6 +12,7 @@ from autosched.errors import ScheduleError, SpaceError
 from autosched.ir import IRModule, PrimFunc
 from autosched.ir.host import split_host
 from autosched.ir.interp import random_inputs, run
+from autosched.ir.verify import verify
 from autosched.measure import Candidate, measure
 from autosched.schedule import Schedule
 from autosched.script import parse
@@ -88,6 +89,26 @@ def test_what_is_no_part(dim: int, factors: list[int | None], code: str) -> None
     with refused(ScheduleError, code):
         sch.partition_buffer("B", dim, factors)
     assert sch.func == before
+
+
+def test_readers_in_parts_of_a_loop_read_parts_of_a_tensor(verify_trace_roundtrip: Verify) -> None:
+    """``loop_partition`` puts blocks into blocks that declare nothing; only together they read the tensor as a whole does."""
+    func = stages()
+    sch = Schedule(func)
+    sch.loop_partition(sch.get_loops("C")[1], [1, None])
+    before = sch.func
+    with refused(ScheduleError, "index"):
+        sch.partition_buffer("B", 1, [4, None])
+    assert sch.func is before
+    assert names(sch, sch.partition_buffer("B", 1, [6, None])) == ["B_part0", "B_part1"]
+    assert "B_part0[vi, vj] - B_part1[vi, vj - 1]" in sch.script() and not verify(sch.func) and equal(func, sch.func)
+    verify_trace_roundtrip(sch, func)
+
+
+def test_a_tensor_that_stores_use_outside_of_blocks_is_not_cut() -> None:
+    func = parse(stages().script() + "    for k in range(12):\n        E[k] = B[0, k]\n")
+    with pytest.raises(ScheduleError, match="B is read outside of blocks"):
+        Schedule(func).partition_buffer("B", 1, [5, 5, None])
 
 
 def test_a_result_is_not_cut_nor_what_lies_at_computed_places() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import pairwise
 
@@ -14,6 +14,7 @@ from autosched.ir.region import with_access
 from autosched.ir.simplify import Analyzer
 from autosched.ir.stmt import Block, BlockRealize, Buffer, BufferStore, Ident, IterVar, Range, Stmt, seq
 from autosched.schedule.analysis.dependence import scope_of
+from autosched.schedule.analysis.outside import require_blocks
 from autosched.schedule.kit.base import BlockRV, ExprRV, LoopRV, ScheduleBase
 from autosched.schedule.kit.names import fresh_name
 from autosched.schedule.kit.nests import own_nest
@@ -214,9 +215,8 @@ def _partitioned(state: State, first: Block, dim: int, lengths: list[int | None]
     table: dict[int, Stmt | None] = {}
     made: list[tuple[int, Block]] = []
     used: set[Buffer] = set()
-    for block in state.children_of(scope):
-        if all(r.buffer is not buffer for r in (*block.reads, *block.writes)):
-            continue
+    require_blocks(state, scope, (), (buffer,))
+    for block in _users(state, scope, buffer):
         realize = state.realizes[block.ident]
         store = plain_stores(block)[0]
         if store.buffer is buffer and (cut := _cut_at(block, store, dim, [span for span, _ in parts])) is not None:
@@ -234,6 +234,15 @@ def _partitioned(state: State, first: Block, dim: int, lengths: list[int | None]
         made += [(_number(changed, parts), changed)] if store.buffer is buffer else []
     allocs = [b for b in scope.alloc_buffers if b is not buffer] + [part for _, part in parts if part in used]
     return state.rewrite(table, {id(scope): tuple(allocs)}), [b for _, b in sorted(made, key=lambda m: m[0])]
+
+
+def _users(state: State, scope: Block, buffer: Buffer) -> Iterator[Block]:
+    """The blocks that read or write a tensor; in place of those that declare nothing, those inside them."""
+    for block in state.children_of(scope):
+        if any(r.buffer is buffer for r in (*block.reads, *block.writes)):
+            yield block
+        elif not (block.reads or block.writes):
+            yield from _users(state, block, buffer)
 
 
 def _number(block: Block, parts: Sequence[tuple[Span, Buffer]]) -> int:
