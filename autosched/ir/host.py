@@ -138,6 +138,11 @@ def host_faults(func: PrimFunc) -> Iterator[tuple[str, Block]]:
                 yield f"unpack stage {block.name!r} reads {b.name!r}, which the program writes later", block
 
 
+def not_in_root(block: Block) -> str:
+    """What is wrong with a host stage inside another block."""
+    return f"host stage {block.name!r} does not stand directly in the root block"
+
+
 def _writes(parts: Iterable[_Part], buffer: Buffer) -> bool:
     """Whether the accelerator writes a tensor in some of the parts."""
     return any(kind is None and buffer in writes for kind, _, (_, writes) in parts)
@@ -177,8 +182,21 @@ def _outermost(stmt: Stmt) -> Iterator[Block]:
         yield from _outermost(child)
 
 
+_TOUCHED: dict[int, tuple[Stmt, tuple[list[Buffer], list[Buffer]]]] = {}  # by address; what is known is kept with its address
+_TOUCHED_LIMIT = 2048
+
+
 def _touched(stmt: Stmt) -> tuple[list[Buffer], list[Buffer]]:
-    """What the blocks of a statement read and write of buffers from outside it."""
+    """What the blocks of a statement read and write of buffers from outside it; steps of a schedule ask again and again."""
+    known = _TOUCHED.get(id(stmt))
+    if known is None or known[0] is not stmt:
+        if len(_TOUCHED) >= _TOUCHED_LIMIT:
+            _TOUCHED.clear()
+        known = _TOUCHED[id(stmt)] = stmt, _reads_and_writes(stmt)
+    return known[1]
+
+
+def _reads_and_writes(stmt: Stmt) -> tuple[list[Buffer], list[Buffer]]:
     reads: dict[Buffer, None] = {}
     writes: dict[Buffer, None] = {}
     own: set[Buffer] = set()

@@ -27,7 +27,7 @@ from autosched.ir.expr import (
     is_int,
 )
 from autosched.ir.functor import expr_children, stmt_exprs, walk_expr
-from autosched.ir.host import HOST_STAGE, host_faults
+from autosched.ir.host import HOST_STAGE, host_faults, not_in_root
 from autosched.ir.region import access_regions
 from autosched.ir.stmt import (
     AssertStmt,
@@ -300,7 +300,7 @@ def _stages(node: PrimFunc, scope: Scope) -> Iterator[str]:
 
 def _stage_place(node: Block, scope: Scope) -> Iterator[str]:
     if HOST_STAGE in node.annotations and len(scope.blocks) != 1:
-        yield f"host stage {node.name!r} does not stand directly in the root block"
+        yield not_in_root(node)
 
 
 @dataclass(frozen=True, slots=True)

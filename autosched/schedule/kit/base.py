@@ -224,6 +224,21 @@ class ScheduleBase:
         """``commit`` of ``state.rewrite`` with new allocations and insertions."""
         return self.commit(state, state.rewrite(table, allocs, inserts))
 
+    def keeps_host_stages(self, before: Mapping[str, State]) -> None:
+        """Refuses a step after which the host could not run what it is given: a stage that shares its loops, say.
+
+        A copy in global memory that a pack stage reads may be given to the host next (``host_stage``).
+
+        Args:
+            before: the functions before the step; what was wrong there already is not this step's.
+        """
+        for name, new in self._states.items():
+            old = before.get(name, new)
+            found = None if old is new or new.trusted else new.host_fault
+            if found is not None and old.host_fault is None and not new.packs_copies:
+                message, block = found
+                self.refuse(message, [block.ident] if block.ident in old.realizes else [], state=old, code="place")
+
     def looks_far(self) -> None:
         """Says of the step that is made that more decides what it makes than its primitive says (``Primitive.local``)."""
         self._far = True

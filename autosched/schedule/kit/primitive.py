@@ -279,6 +279,8 @@ def _register(
             finally:
                 sch._depth -= not sugar
             if sch._depth == 0 and not sugar:
+                if sch._states is not saved[0]:
+                    sch.keeps_host_stages(saved[0])
                 decision = sch._decision if "decision" in args else None
                 args.pop("decision", None)
                 mark = None if stamp is None else stamp(args)

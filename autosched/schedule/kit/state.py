@@ -14,12 +14,14 @@ from itertools import chain
 
 from autosched.ir.expr import BufferLoad, Expr, Var
 from autosched.ir.functor import Mutator, stmt_exprs, walk_expr
+from autosched.ir.host import HOST_STAGE, PACK, host_faults, is_move, kind_of, not_in_root
 from autosched.ir.stmt import (
     AssertStmt,
     AttrStmt,
     Block,
     BlockRealize,
     Buffer,
+    BufferStore,
     For,
     Ident,
     IfThenElse,
@@ -125,6 +127,26 @@ class State:
     def block(self, ident: Ident) -> Block:
         """The block with this ident (KeyError if there is none)."""
         return self._tables.realizes[ident].block
+
+    @cached_property
+    def host_fault(self) -> tuple[str, Block] | None:
+        """The first thing that is wrong with the host stages of the program, and the block at fault."""
+        marked = [r.block for r in self.realizes.values() if r.block.annotations and HOST_STAGE in r.block.annotations]
+        inner = next((b for b in marked if self.scope_of(b) is not self.root), None)
+        if inner is not None:
+            return not_in_root(inner), inner
+        return next(host_faults(self.func), None) if marked else None
+
+    @property
+    def packs_copies(self) -> bool:
+        """Whether nothing is wrong with its host stages once copies that pack stages read are such stages, too."""
+        wanted = {b for block in self.children_of(self.root) if kind_of(block) == PACK for b in self.touched(block)[0]}
+        copies: dict[int, Stmt | None] = {
+            id(block): replace(block, annotations={**block.annotations, HOST_STAGE: PACK})
+            for block in self.children_of(self.root) if kind_of(block) is None and isinstance(block.body, BufferStore)
+            and block.body.buffer in wanted and is_move(block.body.value)
+        }
+        return bool(copies) and self.replaced(copies).host_fault is None
 
     def blocks_named(self, name: str) -> list[Block]:
         """The blocks with this name, in program order."""
