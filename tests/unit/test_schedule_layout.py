@@ -476,3 +476,32 @@ def test_layouts_of_what_says_where_others_are_read(use: tuple[str, str], pad: i
     sch.transform_layout("I", ("write", 0), lambda i: (i // 4, i % 4), pad_value=pad)
     assert "I_1 = T.sblock_alloc_buffer((2, 4)" in sch.script()
     same(func, sch)
+
+
+UNIT = """
+@T.prim_func
+def f(A: T.Buffer((4,), "int32"), C: T.Buffer(({0},), "int32")):
+    B = T.alloc_buffer((4,), "int32")
+    for i in range(4):
+        with T.block("B"):
+            vi = T.axis.spatial(4, i)
+            B[vi] = A[vi] * 2
+    for i in range({0}):
+        with T.block("C"):
+            vi = T.axis.spatial({0}, i)
+            C[vi] = T.if_then_else(vi >= 1, B[vi - 1], 5) + T.if_then_else(vi < 3, B[vi + 1], 6)
+"""
+
+
+@pytest.mark.parametrize("step", [
+    lambda s: s.transform_block_layout("C", lambda a: (a,)),
+    lambda s: s.transform_layout("B", ("write", 0), lambda i: (i // 2, i % 2)),
+])
+@pytest.mark.parametrize("extent", [1, 2])
+def test_choices_by_iterators_of_one_value(step: Callable[[Schedule], object], extent: int, same: Same) -> None:
+    """Their value stands in the indices, and what is never taken would be out of bounds."""
+    func = parse(UNIT.format(extent))
+    sch = Schedule(func)
+    step(sch)
+    assert ("vi >= 1" in sch.script() or "v0 >= 1" in sch.script()) == (extent > 1)
+    same(func, sch)

@@ -346,3 +346,41 @@ def test_a_loop_that_runs_once_binds_nothing_in_a_predicate() -> None:
     sch = Schedule(less)
     with refused(ScheduleError, "form"):
         sch.compute_at("B", sch.get_loops("C")[0])
+
+
+GUARDED = '''
+@T.prim_func
+def main(A: T.Buffer((4,), "int32"), X: T.Buffer((8,), "int32"), C: T.Buffer(({n},), "int32")):
+    B = T.alloc_buffer((8,), "int32")
+    for i in range({m}):
+        with T.sblock("B"):
+            vi = T.axis.spatial({m}, i)
+            B[vi] = {first}
+    for i in range({n}):
+        with T.sblock("C"):
+            vi = T.axis.spatial({n}, i)
+            C[vi] = {then}
+'''
+PADDED = "T.if_then_else(vi < 4, A[vi], 7)"
+
+
+@pytest.mark.parametrize(("then", "left"), [
+    ("B[5] + vi", "C[vi] = 7 + vi"), ("B[3] + vi", "C[vi] = A[3] + vi"), ("B[vi]", "T.if_then_else(vi < 4, A[vi], 7)"),
+    ("B[5] * B[vi] + B[0]", "7 * T.if_then_else(vi < 4, A[vi], 7) + A[0]"),
+])
+def test_inlined_choices_that_are_none_any_more(then: str, left: str, same) -> None:
+    """The branch that is not taken would be an index out of bounds."""
+    func = parse(GUARDED.format(n=8, m=8, first=PADDED, then=then))
+    sch = Schedule(func)
+    sch.compute_inline("B")
+    assert left in sch.script()
+    same(func, sch)
+
+
+@pytest.mark.parametrize("first", ["X[vi]", "T.if_then_else(vi < 2, X[vi], 7)"])
+def test_choices_by_an_iterator_that_the_producer_has_not(first: str, same) -> None:
+    func = parse(GUARDED.format(n=1, m=1, first=first, then="T.if_then_else(vi >= 1, A[vi - 1], 5) + B[0]"))
+    sch = Schedule(func)
+    sch.reverse_compute_inline("C")
+    assert "A[" not in sch.script()
+    same(func, sch)

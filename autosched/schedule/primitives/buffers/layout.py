@@ -22,6 +22,7 @@ from autosched.ir.expr import (
     Var,
     as_expr,
     cast,
+    int_value,
     is_float,
     is_int,
 )
@@ -431,6 +432,9 @@ class _Scoped(Mutator):
         if not isinstance(expr, Call) or expr.op != "if_then_else":
             return super().visit_expr(expr)
         condition, there, here = expr.args
+        sure = self._sure(condition)
+        if sure is not None:
+            return self.visit_expr(there if sure else here)
         outside = self.given
         new = self.visit_expr(condition)
         self.given = (*outside, condition)
@@ -445,6 +449,11 @@ class _Scoped(Mutator):
         for iv in block.iter_vars:
             self.dom[iv.var] = iv.dom
         return super().visit_block(block)
+
+    def _sure(self, condition: Expr) -> int | None:
+        """What iterators that have one value make of a condition: in indices they become that value, out of bounds maybe."""
+        fixed = {v: self.dom[v] for v in free_vars(condition) if v in self.dom and int_value(self.dom[v].extent) == 1}
+        return int_value(Analyzer(fixed).simplify(condition)) if fixed else None
 
     def digits(self, indices: Sequence[Expr]) -> tuple[Expr, ...]:
         """Indices in the form that their digits give; a plain variable never becomes a constant."""

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from autosched.ir.expr import BufferData, BufferLoad, Expr, IntImm, Var, int_value, logical_and
-from autosched.ir.functor import Mutator, Substitute, stmt_children, stmt_exprs, uses, walk_expr
+from autosched.ir.expr import BufferData, BufferLoad, Call, Expr, IntImm, Var, int_value, logical_and
+from autosched.ir.functor import Mutator, Substitute, free_vars, stmt_children, stmt_exprs, uses, walk_expr
 from autosched.ir.itermap import detect_iter_map, inverse_affine_map
 from autosched.ir.region import block_access, int_set_bounds
-from autosched.ir.simplify import Analyzer, conjuncts
+from autosched.ir.simplify import Analyzer, conjuncts, simplify
 from autosched.ir.stmt import (
     TRUE,
     Block,
@@ -237,8 +237,21 @@ class _Inliner(_Rewriter):
     def visit_load(self, load: BufferLoad) -> Expr:
         new = super().visit_load(load)
         if isinstance(new, BufferLoad) and new.buffer is self.buffer:
-            return Substitute(dict(zip(self.formal, new.indices))).visit_expr(self.value)
+            return _Chosen(dict(zip(self.formal, new.indices))).visit_expr(self.value)
         return new
+
+
+class _Chosen(Substitute):
+    """Substitutes, and keeps of a choice that is none any more what is taken: the rest may be out of bounds."""
+
+    def visit_expr(self, expr: Expr) -> Expr:
+        new = super().visit_expr(expr)
+        if new is expr or not isinstance(new, Call) or new.op != "if_then_else":
+            return new
+        condition, there, here = new.args
+        said = conjuncts(condition)
+        sure = None if said and all(map(free_vars, said)) else int_value(simplify(condition))
+        return new if sure is None else there if sure else here
 
 
 def _apply(state: State, scope: Block, gone: BlockRealize, buffer: Buffer, rewriter: _Rewriter) -> Stmt:
@@ -509,7 +522,7 @@ class _OwnResult(Mutator):
         return self.element
 
 
-class _WithValue(Substitute):
+class _WithValue(_Chosen):
     """Replaces the consumer's iterators, and its loads of the buffer by the producer's value."""
 
     def __init__(self, solution: dict[Var, Expr], buffer: Buffer, value: Expr) -> None:
