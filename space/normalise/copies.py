@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from autosched.errors import ScheduleError
 from autosched.ir.expr import BufferLoad, Expr
 from autosched.ir.functor import expr_children
-from autosched.ir.patterns import loads_from
+from autosched.ir.patterns import choice_of, loads_from
 from autosched.ir.stmt import Block, Buffer, PrimFunc
 from autosched.schedule import Schedule
 from autosched.schedule.primitives.reductions.negation import factors_of
@@ -138,10 +140,29 @@ def twice(sch: Schedule, block: Block) -> None:
 
 
 def copied(sch: Schedule, name: str, load: BufferLoad) -> None:
-    """Gives a block a copy of its own, made by the host, of what it reads at one place; none where it no longer reads there."""
-    path = path_of(store_of(device_block(sch, name)).value, load)
-    if path is not None:
-        sch.host_stage(sch.decompose_value(sch.get_sblock(name), path))
+    """Gives a block a copy of its own, made by the host, of what it reads at one place; none where it no longer reads there.
+
+    Where only a condition keeps the read inside its tensor, the host copies what is chosen.
+    """
+    value = store_of(device_block(sch, name)).value
+    path = path_of(value, load)
+    if path is None:
+        return
+    try:
+        made = sch.decompose_value(sch.get_sblock(name), path)
+    except ScheduleError as error:
+        chosen = next((n for n in range(len(path)) if choice_of(part_of(value, path[:n])) is not None), None)
+        if error.code != "domain" or chosen is None:
+            raise
+        made = sch.decompose_value(sch.get_sblock(name), path[:chosen])
+    sch.host_stage(made)
+
+
+def part_of(value: Expr, path: Sequence[int]) -> Expr:
+    """What stands at a path of a value."""
+    for step in path:
+        value = expr_children(value)[step]
+    return value
 
 
 def path_of(value: Expr, part: Expr) -> list[int] | None:

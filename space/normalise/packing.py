@@ -41,6 +41,7 @@ from space.normalise.blocks import (
     loads_of,
     pack_blocks,
     product_of,
+    readers_of,
     store_of,
     turning_point,
     writer_of,
@@ -264,8 +265,10 @@ def _spread(sch: Schedule, target: Target, copies: Names) -> None:
     blocks = device_blocks(sch.func)
     packs = filled(sch)
     for block in blocks:
-        if len({x.buffer for x in loads_of(block)}) > 1 and is_copy(block, packs):
-            sch.host_stage(sch.get_sblock(block.name))  # a load takes elements of one tensor
+        tensors = {x.buffer for x in loads_of(block)}
+        between = len({x.indices for x in loads_of(block)}) > 1 and bool(readers_of(sch.func, store_of(block).buffer))
+        if (len(tensors) > 1 or between) and is_copy(block, packs):
+            sch.host_stage(sch.get_sblock(block.name))  # a load takes elements of one tensor, or zeros
             packs.add(store_of(block).buffer)
     blocks = device_blocks(sch.func)
     if any(product_of(block) is not None for block in blocks):

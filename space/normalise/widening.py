@@ -7,7 +7,7 @@ int8 takes two beats a vector so, and a cycle into a live sum, where an int32 te
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 from autosched.errors import ScheduleError
 from autosched.ir.expr import BinOp, BufferLoad, Call, Cast, Expr, Var, int_value
@@ -17,6 +17,7 @@ from autosched.ir.stmt import Block
 from autosched.schedule import Schedule
 from autosched.target import Target
 from space.normalise.blocks import device_blocks, extents, loads_of, product_of, readers_of, store_of
+from space.normalise.copies import part_of
 
 FACTORS = range(-128, 128)  # what an element of the identity holds; the ALU multiplies by others, and shifts, behind it
 SHIFTS = range(7)
@@ -60,14 +61,14 @@ def _step(sch: Schedule, block: Block, lanes: int) -> bool:
     if extents(block).get(lane) != lanes:
         return False
     made = computed(sch) - set(_joined(sch, block))
-    paths = [p for p in _narrow(store.value) if _operand(_at(store.value, p)) not in made]
+    paths = [p for p in _narrow(store.value) if _operand(part_of(store.value, p)) not in made]
     if not paths:
         return False
     # What a stage is made of is replaced wherever it occurs: what occurs more than once comes last, unless a sum takes it in
     # where it stands. Of the rest the outermost first, so that what a sum goes on from is one chain.
     every = list(walk_expr(store.value))
-    path = min(paths, key=lambda p: (not _is_added(store.value, p) and every.count(_at(store.value, p)) > 1, len(p)))
-    operand = _operand(_at(store.value, path))
+    path = min(paths, key=lambda p: (not _is_added(store.value, p) and every.count(part_of(store.value, p)) > 1, len(p)))
+    operand = _operand(part_of(store.value, path))
     handle = sch.get_sblock(block.name)
     axis = next(k for k, iv in enumerate(block.iter_vars) if iv.var is lane)
     if block.init is not None:
@@ -79,9 +80,9 @@ def _step(sch: Schedule, block: Block, lanes: int) -> bool:
     if not path:
         sch.cast_by_gemm(handle, axis, operand)
         return True
-    parent = _at(store.value, path[:-1])
+    parent = part_of(store.value, path[:-1])
     other = parent.a if isinstance(parent, BinOp) and path[-1] == 1 else parent.b if isinstance(parent, BinOp) else None
-    more = other is not None and any(_operand(_at(other, p)) not in made for p in _narrow(other))
+    more = other is not None and any(_operand(part_of(other, p)) not in made for p in _narrow(other))
     if other is None or not _is_added(store.value, path):
         sch.decompose_value(handle, list(path))
     elif more and len(path) > 1 and _is_taken_away(store.value, other):
@@ -102,7 +103,7 @@ def _step(sch: Schedule, block: Block, lanes: int) -> bool:
 
 def _is_added(value: Expr, path: tuple[int, ...]) -> bool:
     """Whether an operand is added to something, or taken from it."""
-    parent = _at(value, path[:-1]) if path else None
+    parent = part_of(value, path[:-1]) if path else None
     return isinstance(parent, BinOp) and (parent.op == "+" or (parent.op == "-" and path[-1] == 1))
 
 
@@ -167,9 +168,3 @@ def _operand(value: Expr) -> str:
     if isinstance(value, Cast) and value.dtype == "int32" and isinstance(value.value, BufferLoad) and value.value.dtype == "int8":
         return value.value.buffer.name
     return ""
-
-
-def _at(value: Expr, path: Sequence[int]) -> Expr:
-    for step in path:
-        value = expr_children(value)[step]
-    return value

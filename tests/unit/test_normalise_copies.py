@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import pytest
 
+from autosched import te
 from autosched.ir.functor import walk
 from autosched.ir.host import is_move, split_host
 from autosched.ir.interp import random_inputs, run
@@ -51,3 +54,54 @@ def test_an_identity_multiplies_by_what_int8_holds(value: str, identity: int, ta
     kernel = of_schedule(func, target, space.schedule(space.sample(np.random.default_rng(0), 1)[0]))
     inputs = random_inputs(func)
     assert np.array_equal(kernel(*inputs), run(func, *inputs)[0])
+
+
+def int8(t: te.Tensor) -> te.Tensor:
+    return te.compute(t.shape, lambda *i: te.max(te.min(t(*i) >> 6, 127), -128).astype("int8"), name="y")
+
+
+def product(z: te.Tensor, w: te.Tensor) -> te.Tensor:
+    k = te.reduce_axis((0, 32), "k")
+    return te.compute((z.shape[0], 16), lambda i, j: te.sum(
+        z[i, k].astype("int32") * w[j, k].astype("int32"), axis=k), name="s")
+
+
+def computes(func: PrimFunc, target: str) -> None:
+    """A point of the space gives the interpreter's bytes."""
+    space = Space(func, target)
+    kernel = of_schedule(func, get_target(target), space.schedule(space.sample(np.random.default_rng(0), 1)[0]))
+    for seed in range(2):
+        inputs = random_inputs(func, seed)
+        assert np.array_equal(kernel(*inputs), run(func, *inputs)[0])
+
+
+# Of x, 6 rows of 48.
+CHOICES: dict[str, Callable[[te.Tensor], te.Tensor]] = {
+    "mirrored": lambda x: te.compute((7, 32), lambda i, j: te.if_then_else(i < 1, x[1 - i, j], x[i - 1, j]), name="z"),
+    "mirrored on both sides": lambda x: te.compute((8, 32), lambda i, j: te.if_then_else(
+        i < 1, x[1 - i, j], te.if_then_else(i > 6, x[11 - i, j], x[i - 1, j])), name="z"),
+    "edge": lambda x: te.compute((7, 32), lambda i, j: te.if_then_else(i < 1, x[0, j], x[i - 1, j]), name="z"),
+    "edge and zeros": lambda x: te.compute((9, 32), lambda i, j: te.if_then_else(
+        i < 1, x[0, j], te.if_then_else(i < 7, x[i - 1, j], te.const(0, "int8"))), name="z"),
+    "slices": lambda x: te.compute((6, 32), lambda i, j: te.if_then_else(j < 16, x[i, j], x[i, j + 16]), name="z"),
+    "rolled": lambda x: te.compute((6, 32), lambda i, j: te.if_then_else(i < 1, x[i + 5, j], x[i - 1, j]), name="z"),
+}
+
+
+@pytest.mark.parametrize("target", ["vta-de10", "vta-de10-portable"])
+@pytest.mark.parametrize("reader", ["product", "stage", "result", "weight"])
+@pytest.mark.parametrize("choice", CHOICES)
+def test_the_host_chooses_between_places_of_one_parameter(choice: str, reader: str, target: str) -> None:
+    x, w = te.placeholder((6, 48), "int8", name="x"), te.placeholder((16, 32), "int8", name="w")
+    z = CHOICES[choice](x)
+    if reader == "product":
+        made, params = int8(product(z, w)), [x, w]
+    elif reader == "weight":
+        k = te.reduce_axis((0, 32), "k")
+        made = int8(te.compute((16, z.shape[0]), lambda i, j: te.sum(
+            w[i, k].astype("int32") * z[j, k].astype("int32"), axis=k), name="s"))
+        params = [x, w]
+    else:
+        made = z if reader == "result" else te.compute(z.shape, lambda i, j: te.max(z[i, j], te.const(3, "int8")), name="y")
+        params = [x]
+    computes(te.create_prim_func([*params, made]), target)

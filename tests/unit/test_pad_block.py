@@ -212,6 +212,46 @@ def test_no_such_part(block: str, path: list[int], code: str) -> None:
     assert sch.func == dense
 
 
+MIRRORED = '''
+@T.prim_func
+def f(A: T.Buffer((6, 16), "int8"), B: T.Buffer((7, 16), "int8")):
+    for i, j in T.grid(7, 16):
+        with T.block("B"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            B[vi, vj] = %s
+'''
+
+
+@pytest.mark.parametrize(("value", "path"), [
+    ("T.if_then_else(vi < 1, A[1 - vi, vj], A[vi - 1, vj])", [1]),
+    ("T.if_then_else(vi < 1, A[1 - vi, vj], A[vi - 1, vj])", [2]),
+    ("T.Select(vi < 6, A[vi, vj], T.int8(0))", [1]),
+    ("T.if_then_else(vi > 0, T.if_then_else(vj < 9, A[vi - 1, vj], T.int8(0)), T.int8(0))", [1]),
+    ("T.if_then_else(vi < 1 or A[vi - 1, vj] > T.int8(0), T.int8(0), T.int8(1))", [0, 1]),
+])
+def test_what_a_condition_keeps_inside_stays_under_it(value: str, path: list[int]) -> None:
+    func = parse(MIRRORED % value)
+    sch = Schedule(func)
+    with refused(ScheduleError, "domain"):
+        sch.decompose_value("B", path)
+    assert sch.func == func
+
+
+@pytest.mark.parametrize(("value", "path"), [
+    ("T.if_then_else(vi < 1, A[1 - vi, vj], A[vi - 1, vj])", []),
+    ("T.if_then_else(vi < 3, A[vi // 2, vj], A[(vi + 3) % 6, vj])", [1]),
+    ("T.if_then_else(vi < 3, A[vi // 2, vj], A[(vi + 3) % 6, vj])", [2]),
+    ("T.if_then_else(vj < 9, T.if_then_else(vi > 0, A[vi - 1, vj], A[vi, vj]), T.int8(0))", [1]),
+    ("T.if_then_else(A[vi // 2, vj] < T.int8(9), T.int8(0), T.int8(1))", [0]),
+])
+def test_what_stays_inside_needs_no_condition(value: str, path: list[int], same: Same, verify_trace_roundtrip: Verify) -> None:
+    func = parse(MIRRORED % value)
+    sch = Schedule(func)
+    sch.decompose_value("B", path)
+    same(func, sch)
+    verify_trace_roundtrip(sch, func)
+
+
 WINDOW = '''
 @T.prim_func
 def f(A: T.Buffer((2, 12), "int8"), W: T.Buffer((4,), "int8"), D: T.Buffer((5,), "int32")):
@@ -246,12 +286,13 @@ def test_what_a_sum_reads_becomes_a_stage(read: str, stage: str, verify_trace_ro
     ("T.if_then_else(vk < 2, T.Cast('int32', A[1, vi * 2 + vk]), 0)", "form"),
     ("T.Cast('int32', A[1, vi * 2 + vk] + A[0, vi])", "form"),
     ("T.Cast('int32', A[1, vi * vk % 3])", "index"),
+    ("T.if_then_else(vi * 2 + vk < 11, T.Cast('int32', A[1, vi * 2 + vk + 1]), 0)", "domain"),
 ])
 def test_what_depends_on_more_than_what_it_reads_stays(read: str, code: str) -> None:
     func = parse(WINDOW % read)
     sch = Schedule(func)
     with refused(ScheduleError, code):
-        sch.decompose_value("D", [1, 0])
+        sch.decompose_value("D", [1, 0] if code != "domain" else [1, 0, 1])
     assert sch.func == func
 
 

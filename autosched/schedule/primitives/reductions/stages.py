@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from autosched.ir.expr import BinOp, BufferLoad, Expr, IntImm, Var, binary, int_value, is_int
+from autosched.ir.expr import LOGICAL, BinOp, BufferLoad, Expr, IntImm, Var, binary, int_value, is_int, logical_not
 from autosched.ir.functor import expr_children, free_vars, replace_buffers, rewrite, substitute, walk_expr
-from autosched.ir.patterns import has_loads, operands
+from autosched.ir.patterns import choice_of, has_loads, operands
 from autosched.ir.print_expr import expr_text
 from autosched.ir.region import with_access
-from autosched.ir.stmt import Block, BlockRealize, Buffer, BufferStore, IterVar, Range, Stmt, seq
+from autosched.ir.simplify import Analyzer
+from autosched.ir.stmt import TRUE, Block, BlockRealize, Buffer, BufferStore, IterVar, Range, Stmt, seq
 from autosched.schedule.analysis.dependence import is_output, scope_of
 from autosched.schedule.kit.base import BlockRV, ScheduleBase
 from autosched.schedule.kit.names import fresh_name
@@ -77,7 +78,8 @@ class Stages(ScheduleBase):
 
         Raises:
             ScheduleError: no such operand, or one that loads nothing; a block that shares its loops; a part of a sum that
-                depends on more than what it reads.
+                depends on more than what it reads; one under a condition that is not known to stay inside what it reads where
+                the condition does not hold.
 
         Before::
 
@@ -247,6 +249,7 @@ def _split(state: State, realize: BlockRealize, path: list[int]) -> tuple[Stmt, 
     if block.init is not None:
         taken = set(state.block_names()), state.buffer_names(scope)
         made, nest, buffer, stands = operand_stage(block, part, *taken)
+        _require_inside(realize, path, made)
         return _with_stage(state, realize, made, nest, buffer, Replaced(part, stands).visit_expr(store.value))
     if not stores_plainly(block):
         raise Refusal(f"block {block.name} does not store at its plain iterators, each once", [block.ident],
@@ -254,8 +257,47 @@ def _split(state: State, realize: BlockRealize, path: list[int]) -> tuple[Stmt, 
     name = fresh_name(f"{block.name}_part", set(state.block_names()))
     buffer = Buffer(fresh_name(f"{store.buffer.name}_part", state.buffer_names(scope)), part_shape(store), part.dtype)
     made, nest = stage_of(block, name, buffer, part)
+    _require_inside(realize, path, made)
     value = Replaced(part, BufferLoad(buffer, store.indices, part.dtype)).visit_expr(store.value)
     return _with_stage(state, realize, made, nest, buffer, value)
+
+
+def _require_inside(realize: BlockRealize, path: list[int], made: Block) -> None:
+    """Refuses a stage that is made without a condition around its part, unless its reads are known to need none.
+
+    Args:
+        realize: the block that the part is taken from.
+        path: of the part.
+        made: the stage, which runs over its whole domain.
+    """
+    value = plain_store(realize.block).value
+    guarded = realize.predicate != TRUE
+    for step in path:
+        guarded = guarded or (choice_of(value) is not None and step > 0)
+        guarded = guarded or (isinstance(value, BinOp) and value.op in LOGICAL and step > 0)
+        value = expr_children(value)[step]
+    load = _outside(plain_store(made).value, Analyzer({iv.var: iv.dom for iv in made.iter_vars})) if guarded else None
+    if load is not None:
+        raise Refusal(f"{expr_text(value)} in block {realize.block.name} stands under a condition, without which it is not known "
+                      f"to stay inside {load.buffer.name}", [realize.block.ident], "name the whole choice as the part",
+                      code="domain")
+
+
+def _outside(expr: Expr, known: Analyzer) -> BufferLoad | None:
+    """The first load of an expression that may leave its buffer, for all that is known of its iterators."""
+    choice = choice_of(expr)
+    if choice is not None:
+        condition, yes, no = choice
+        found = _outside(condition, known)
+        for holds, side in ((condition, yes), (logical_not(condition), no)):
+            with known.with_constraint(holds):
+                found = _outside(side, known) if found is None else found
+        return found
+    if isinstance(expr, BufferLoad):
+        for index, size in zip(expr.indices, expr.buffer.shape):
+            if not (known.can_prove(binary("<=", 0, index)) and known.can_prove(binary("<", index, size))):
+                return expr
+    return next((found for child in expr_children(expr) if (found := _outside(child, known)) is not None), None)
 
 
 def stores_plainly(block: Block) -> bool:
