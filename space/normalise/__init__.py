@@ -129,10 +129,14 @@ def _attempt(func: PrimFunc, target: Target, wanted: _Wanted) -> tuple[Schedule 
             return None, ""
         begun = made
     found, why = _in_some_way(begun, target, wanted)
-    if found is None and why:
-        read = copies.inlined(begun)
-        other = None if read is None else _in_some_way(read, target, wanted)[0]
-        found, why = (found, why) if other is None else (other, "")
+    if why or (found is not None and copies.moved_again(found.func)):
+        # What several copies read costs the host no more, if it makes it, than the parameter itself; others had points first.
+        for way in (copies.inlined, copies.hosted) if why else (copies.hosted, copies.inlined):
+            read = way(begun)
+            other = None if read is None else _in_some_way(read, target, wanted)[0]
+            if other is not None and (why or not copies.moved_again(other.func)):
+                found, why = other, ""
+                break
     if found is None and not is_packed(begun.func, target):
         # Flat tensors are taken apart only where nothing else leads to a form: others had points first.
         split = flat.apart(begun, target)

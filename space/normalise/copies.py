@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from autosched.errors import ScheduleError
 from autosched.ir.expr import BufferLoad, Expr
 from autosched.ir.functor import expr_children
+from autosched.ir.host import is_move
 from autosched.ir.patterns import choice_of, loads_from
 from autosched.ir.stmt import Block, Buffer, PrimFunc
 from autosched.schedule import Schedule
@@ -81,6 +82,36 @@ def inlined(sch: Schedule) -> Schedule | None:
                 made.compute_inline(made.get_sblock(name))
             except ScheduleError:
                 continue  # what is in the way of a schedule, analysis says
+    return made if len(made.trace.insts) > len(sch.trace.insts) else None
+
+
+def moved_again(func: PrimFunc) -> bool:
+    """Whether what is moved on the way into the accelerator's memory has been moved before: no load does both.
+
+    Args:
+        func: a program in form.
+    """
+    blocks = device_blocks(func)
+    moving = [b for b in blocks if b.init is None and is_move(store_of(b).value)]
+    made = {store_of(b).buffer for b in moving}
+    return any(readers_of(func, store_of(b).buffer) and any(x.buffer in made for x in loads_of(b)) for b in moving)
+
+
+def hosted(sch: Schedule) -> Schedule | None:
+    """A schedule whose host makes the program's own copies of parameters that other copies read. None where there are none.
+
+    Args:
+        sch: of the program.
+    """
+    made = sch.copy()
+    moved = set(given(sch.func))
+    for block in device_blocks(sch.func):
+        buffer = store_of(block).buffer
+        if not is_copy(block, moved) or buffer in sch.func.buffers:
+            continue
+        if any(is_copy(reader, {*moved, buffer}) for reader in readers_of(sch.func, buffer)):
+            made.host_stage(made.get_sblock(block.name))
+            moved.add(buffer)
     return made if len(made.trace.insts) > len(sch.trace.insts) else None
 
 

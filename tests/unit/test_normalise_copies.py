@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from autosched import te
+from autosched.ir.expr import Expr
 from autosched.ir.functor import walk
 from autosched.ir.host import is_move, split_host
 from autosched.ir.interp import random_inputs, run
@@ -105,3 +106,42 @@ def test_the_host_chooses_between_places_of_one_parameter(choice: str, reader: s
         made = z if reader == "result" else te.compute(z.shape, lambda i, j: te.max(z[i, j], te.const(3, "int8")), name="y")
         params = [x]
     computes(te.create_prim_func([*params, made]), target)
+
+
+def zeros_around(x: te.Tensor, name: str, by: int = 1) -> te.Tensor:
+    n, c, h, w = (int(e.value) for e in x.shape)
+    return te.compute((n, c, h + 2 * by, w + 2 * by), lambda b, k, y, z: te.if_then_else(
+        te.all(y >= by, y < h + by, z >= by, z < w + by), x[b, k, y - by, z - by], te.const(0, "int8")), name=name)
+
+
+def convolution(x: te.Tensor, w: te.Tensor) -> te.Tensor:
+    c, p, q = te.reduce_axis((0, 16), "c"), te.reduce_axis((0, 3), "p"), te.reduce_axis((0, 3), "q")
+    return te.compute((1, 16, int(x.shape[2].value) - 2, int(x.shape[3].value) - 2), lambda n, o, y, z: te.sum(
+        x[n, c, y + p, z + q].astype("int32") * w[o, c, p, q].astype("int32"), axis=[c, p, q]), name="s")
+
+
+# By what is moved: the shape of the parameter, and where in it lies an element of (1, 16, 6, 6).
+MOVES: dict[str, tuple[tuple[int, ...], Callable[..., tuple[Expr, ...]]]] = {
+    "slice": ((1, 32, 6, 6), lambda n, k, y, z: (n, k + 16, y, z)),
+    "transposed": ((1, 6, 6, 16), lambda n, k, y, z: (n, y, z, k)),
+    "upsampled": ((1, 16, 3, 3), lambda n, k, y, z: (n, k, y // 2, z // 2)),
+    "every other": ((1, 16, 12, 12), lambda n, k, y, z: (n, k, y * 2, z * 2)),
+    "turned": ((1, 16, 6, 6), lambda n, k, y, z: (n, k, y, 5 - z)),
+    "shuffled": ((1, 16, 6, 6), lambda n, k, y, z: (n, k % 4 * 4 + k // 4, y, z)),
+    "space to depth": ((1, 4, 12, 12), lambda n, k, y, z: (n, k // 4, y * 2 + k // 2 % 2, z * 2 + k % 2)),
+}
+
+
+@pytest.mark.parametrize("target", ["vta-de10", "vta-de10-portable"])
+@pytest.mark.parametrize("reader", ["convolution", "residual", "twice padded"])
+@pytest.mark.parametrize("move", MOVES)
+def test_what_is_moved_may_be_padded(move: str, reader: str, target: str) -> None:
+    shape, place = MOVES[move]
+    x, w = te.placeholder(shape, "int8", name="x"), te.placeholder((16, 16, 3, 3), "int8", name="w")
+    m = te.compute((1, 16, 6, 6), lambda *i: x(*place(*i)), name="m")
+    s = convolution(zeros_around(m, "xp"), w)
+    if reader == "residual":
+        s = te.compute(s.shape, lambda *i: s(*i) + m(*i).astype("int32"), name="r")
+    elif reader == "twice padded":
+        s = convolution(zeros_around(zeros_around(m, "xp"), "xpp", 2), w)
+    computes(te.create_prim_func([x, w, int8(s)]), target)
