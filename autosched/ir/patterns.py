@@ -59,7 +59,7 @@ def is_widened(value: Expr) -> bool:
     return isinstance(load, BufferLoad) and load.dtype == "int8"
 
 
-def is_shifted(value: Expr) -> bool:
-    """Whether a value is another one shifted right by a constant."""
-    amount = int_value(value.args[1]) if isinstance(value, Call) and value.op == "shift_right" else None
+def is_shifted(value: Expr, op: str = "shift_right") -> bool:
+    """Whether a value is another one shifted right by a constant, or to the left where that is asked for."""
+    amount = int_value(value.args[1]) if isinstance(value, Call) and value.op == op else None
     return amount is not None and 0 <= amount < 32

@@ -223,6 +223,7 @@ def _formed(
             gathers.spelt(sch, target)
         conditions.apply(sch, target)
         values.apply(sch, target)
+        negation.products(sch, target)
         if otherwise:
             choices.apply(sch, target)
             starts.apply(sch, target)

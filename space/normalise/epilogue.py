@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from autosched.ir.expr import BinOp, BufferLoad, Cast
+from autosched.ir.expr import BinOp, BufferLoad, Cast, Expr
 from autosched.ir.host import UNPACK, is_move, kind_of
 from autosched.ir.patterns import is_shifted
 from autosched.ir.stmt import Buffer
@@ -20,8 +20,7 @@ def apply(sch: Schedule, target: Target) -> None:
         inside = computed(sch) - {store.buffer.name}
         outside = any(x.buffer.name not in inside for x in loads_of(block)) or block.init is not None
         outside |= not is_extremum(store.value)
-        inside_int8 = isinstance(store.value, BinOp) or is_shifted(store.value)
-        if store.buffer.dtype == "int8" and inside_int8 and outside:
+        if store.buffer.dtype == "int8" and _computes(store.value) and outside:
             params = sch.func.buffers
             if block.init is not None and (store.buffer in params or _from_memory(sch, store.buffer)):
                 # Its running value is int32 from here on, so it cannot be the result itself. Copies are named after their scopes.
@@ -35,7 +34,7 @@ def apply(sch: Schedule, target: Target) -> None:
         if block.init is not None or store.buffer.dtype != "int8":
             continue
         # What a stage after it reads is a stage itself; what goes to memory is stored behind it.
-        if isinstance(value, BinOp) and store.buffer.name not in computed(sch) and any(x.buffer in made for x in loads_of(block)):
+        if _computes(value) and store.buffer.name not in computed(sch) and any(x.buffer in made for x in loads_of(block)):
             if not readers_of(sch.func, store.buffer):
                 sch.decompose_value(sch.get_sblock(block.name), [])
                 continue
@@ -47,6 +46,11 @@ def apply(sch: Schedule, target: Target) -> None:
         # A sum that is only narrowed stays where it is; a parameter has to come into the accumulator first.
         if not (isinstance(value.value, BufferLoad) and value.value.buffer in made and value.value.indices == store.indices):
             sch.decompose_value(sch.get_sblock(block.name), [0])
+
+
+def _computes(value: Expr) -> bool:
+    """Whether a value is more than what is moved or narrowed."""
+    return isinstance(value, BinOp) or is_shifted(value) or is_shifted(value, "shift_left")
 
 
 def _from_memory(sch: Schedule, buffer: Buffer) -> bool:

@@ -13,7 +13,7 @@ from autosched.ir.value_bounds import ValueBounds
 from autosched.schedule import Schedule
 from autosched.schedule.kit.refusal import Refusal
 from autosched.schedule.primitives.reductions.minus import pushed, takes_away
-from autosched.schedule.primitives.reductions.negation import products_away, subtrahends
+from autosched.schedule.primitives.reductions.negation import factors_of, products_away, subtrahends, sum_away
 from autosched.target import Target
 from space.normalise.blocks import (
     device_block,
@@ -57,6 +57,16 @@ def differences(sch: Schedule, name: str) -> None:
         if ahead[0] in before:  # and not written out where it was taken away
             _differences(sch, ahead[0])
         ahead = [*ahead[1:], *(b.name for b in device_blocks(sch.func) if b.name not in before)]
+
+
+def products(sch: Schedule, target: Target) -> None:
+    """Adds products of a negative factor, made by the host, where a sum takes products away."""
+    for block in device_blocks(sch.func):
+        away = sum_away(block)
+        pair = None if away is None else factors_of(away)
+        own = {f.buffer for f in pair or ()} & {*given(sch.func)}
+        if own and pair is not None and pair[0].buffer is not pair[1].buffer:
+            sch.host_stage(sch.negate_sum(sch.get_sblock(block.name), _easiest(sch, [*own]).name))
 
 
 def narrow_all(sch: Schedule) -> None:

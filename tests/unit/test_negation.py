@@ -27,7 +27,7 @@ def f(A: T.Buffer((4, 6), "int8"), W: T.Buffer((5, 6), "int8"), b: T.Buffer((4, 
             vi, vj, vk = T.axis.remap("SSR", [i, j, k])
             with T.init():
                 S[vi, vj] = {start}
-            S[vi, vj] = S[vi, vj] + {term}
+            S[vi, vj] = S[vi, vj] {op} {term}
     for i, j in T.grid(4, 5):
         with T.block("C"):
             vi, vj = T.axis.remap("SS", [i, j])
@@ -38,7 +38,8 @@ def f(A: T.Buffer((4, 6), "int8"), W: T.Buffer((5, 6), "int8"), b: T.Buffer((4, 
             D[vi, vj] = {more}
 '''
 A, W = 'T.Cast("int32", A[vi, vk])', 'T.Cast("int32", W[vj, vk])'
-PLAIN = {"ranges": "T.func_attr({})", "start": "0", "term": f"{A} * {W}", "value": "b[vi, vj] - S[vi, vj]", "more": "b[vi, vj]"}
+PLAIN = {"ranges": "T.func_attr({})", "start": "0", "op": "+", "term": f"{A} * {W}", "value": "b[vi, vj] - S[vi, vj]",
+         "more": "b[vi, vj]"}
 
 
 def program(**changes: str) -> PrimFunc:
@@ -74,6 +75,20 @@ def test_a_sum_is_made_negative_by_a_factor(changes: dict[str, str], factor: str
     verify_trace_roundtrip(sch, func)
 
 
+@pytest.mark.parametrize("changes", [
+    {"op": "-", "value": "S[vi, vj]"}, {"term": f"{A} * {W} * -1", "start": "b[vi, vj]", "more": "S[vi, vj] >> 1"},
+    {"term": f"-1 * ({A} * {W})", "start": "7"},
+])
+@pytest.mark.parametrize("factor", ["A", "W"])
+def test_a_sum_that_takes_products_away_adds_them(changes: dict[str, str], factor: str, verify_trace_roundtrip: Verify) -> None:
+    func = program(**changes)
+    sch = Schedule(func)
+    made = sch.negate_sum("S", factor)
+    sch.host_stage(made)
+    assert "S[vi, vj] = S[vi, vj] + " in sch.script() and equal(func, sch.func)
+    verify_trace_roundtrip(sch, func)
+
+
 @pytest.mark.parametrize(("low", "loops"), [(-128, 4), (-127, 3)])
 def test_a_range_without_its_least_value_needs_no_second_part(low: int, loops: int) -> None:
     func = program(ranges=f'T.func_attr({{"autosched.value_ranges": {{"W": [{low}, 127]}}}})')
@@ -89,6 +104,8 @@ def test_a_range_without_its_least_value_needs_no_second_part(low: int, loops: i
     ({"term": f"T.max({A}, 0) * {W}"}, "A", "not one of two int8 factors", "form"),
     ({"term": f'{A} * T.Cast("int32", A[vi, vk])'}, "A", "not one of two int8 factors", "form"),
     ({"start": "b[vi, vj]"}, "b", "b is int32, and not int8", "form"),
+    ({"op": "-", "term": f"T.max({A} * {W}, 0)"}, "W", "not one of two int8 factors", "form"),
+    ({"term": f"{A} * {W} * -2"}, "W", "not one of two int8 factors", "form"),
 ])
 def test_what_is_not_made_negative(changes: dict[str, str], factor: str, reason: str, code: str) -> None:
     func = program(**changes)

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
+from spaces import computes
 
 from autosched import te
 from autosched.ir.expr import Expr
@@ -65,15 +66,6 @@ def product(z: te.Tensor, w: te.Tensor) -> te.Tensor:
     k = te.reduce_axis((0, 32), "k")
     return te.compute((z.shape[0], 16), lambda i, j: te.sum(
         z[i, k].astype("int32") * w[j, k].astype("int32"), axis=k), name="s")
-
-
-def computes(func: PrimFunc, target: str) -> None:
-    """A point of the space gives the interpreter's bytes."""
-    space = Space(func, target)
-    kernel = of_schedule(func, get_target(target), space.schedule(space.sample(np.random.default_rng(0), 1)[0]))
-    for seed in range(2):
-        inputs = random_inputs(func, seed)
-        assert np.array_equal(kernel(*inputs), run(func, *inputs)[0])
 
 
 # Of x, 6 rows of 48.

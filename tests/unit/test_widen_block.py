@@ -64,6 +64,17 @@ def test_a_shift_is_one_of_the_wide_value(value: str, same: Same) -> None:
     same(func, sch)
 
 
+@pytest.mark.parametrize("value", [
+    "T.shift_left(X[vi, vj], T.int8(2))", "T.shift_left(X[vi, vj], T.int8(7)) - Y[vi, vj]",
+])
+def test_what_a_shift_to_the_left_loses_is_lost_in_the_end(value: str, same: Same) -> None:
+    func = parse(relu.script().replace("T.max(X[vi, vj], T.int8(0)) + Y[vi, vj]", value))
+    sch = Schedule(func)
+    sch.widen_block("out")
+    assert 'T.shift_left(T.Cast("int32", X[vi, vj])' in sch.script()
+    same(func, sch)
+
+
 @pytest.mark.parametrize("step", ["T.max(C[vi, vj], P[vi * 2 + vk, vj])", "T.min(C[vi, vj], P[vi * 2 + vk, vj])",
                                   "C[vi, vj] + P[vi * 2 + vk, vj] * P[vi * 2 + vk, vj]"])
 def test_a_reduction_keeps_its_value_wide(step: str, verify_trace_roundtrip: Verify, same: Same) -> None:
@@ -77,6 +88,7 @@ def test_a_reduction_keeps_its_value_wide(step: str, verify_trace_roundtrip: Ver
 
 @pytest.mark.parametrize(("old", "new", "block", "code"), [
     ("T.max(X[vi, vj], T.int8(0)) + Y[vi, vj]", "T.max(X[vi, vj] + Y[vi, vj], T.int8(0))", "out", "range"),
+    ("T.max(X[vi, vj], T.int8(0)) + Y[vi, vj]", "T.max(T.shift_left(X[vi, vj], T.int8(1)), T.int8(0))", "out", "range"),
     ("T.max(X[vi, vj], T.int8(0)) + Y[vi, vj]", 'T.Cast("int8", T.Cast("int32", X[vi, vj]))', "out", "form"),
     ("T.max(X[vi, vj], T.int8(0)) + Y[vi, vj]", "X[vi, vj] // Y[vi, vj]", "out", "form"),
     ("T.max(X[vi, vj], T.int8(0)) + Y[vi, vj]", "T.shift_right(X[vi, vj] + Y[vi, vj], T.int8(1))", "out", "range"),

@@ -89,11 +89,15 @@ class Negation(ScheduleBase):
     def negate_sum(self, block: BlockRV | str, read_buffer_index: int | str | Buffer) -> BlockRV:
         """Makes a sum of products negative, by one of its int8 factors, where all that reads it takes it away.
 
+        Of a sum that itself takes products away (``S[..] - a * b``, or ``S[..] + a * b * -1``) the products are made negative,
+        and added: who reads it reads the same.
+
         The negative of -128 is no int8: unless the declared range excludes it, the factor becomes two that are summed over, the
         second of which is 1 there and 0 elsewhere.
 
         Args:
-            block: handle or name of a block with init, alone in its loops, that adds up products of two int8 tensors.
+            block: handle or name of a block with init, alone in its loops, that adds up products of two int8 tensors, or takes
+                them away.
             read_buffer_index: the factor, a parameter that nobody writes: position among what the block reads, name, or buffer.
 
         Returns:
@@ -338,9 +342,10 @@ def _added(state: State, realize: BlockRealize, operand: Buffer) -> tuple[Stmt, 
 def _negated(state: State, realize: BlockRealize, operand: Buffer) -> tuple[Stmt, Block]:
     block = realize.block
     scope = scope_of(state, block)
-    store, term = sum_term(block)
+    away = sum_away(block)
+    store, term = sum_term(block) if away is None else (plain_store(block), away)
     require_given(state, block, operand, "int8")
-    if store.buffer.dtype != "int32" or is_output(block, scope):
+    if store.buffer.dtype != "int32" or (away is None and is_output(block, scope)):
         raise Refusal(f"block {block.name} makes {store.buffer.name}, which is {store.buffer.dtype} and "
                       f"{'a result' if is_output(block, scope) else 'in between'}, and not int32 and in between", [block.ident],
                       code="output")
@@ -355,8 +360,9 @@ def _negated(state: State, realize: BlockRealize, operand: Buffer) -> tuple[Stmt
     made = Buffer(name, (*([IntImm(2)] if twice else []), *operand.shape), "int8")
     part = Var(fresh_name("vs", {iv.var.name for iv in block.iter_vars}), "int32")
     table: dict[int, Stmt | None] = {}
-    total = Buffer(fresh_name(f"{store.buffer.name}_negative", taken), store.buffer.shape, "int32")
-    for reader in state.consumers(block):
+    total = store.buffer if away is not None else Buffer(fresh_name(f"{store.buffer.name}_negative", taken), store.buffer.shape,
+                                                         "int32")
+    for reader in state.consumers(block) if away is None else ():
         table[id(reader)] = taken_away(reader, store.buffer, total)
 
     def value(at: tuple[Var, ...]) -> Expr:
@@ -368,7 +374,7 @@ def _negated(state: State, realize: BlockRealize, operand: Buffer) -> tuple[Stmt
     own = BufferLoad(total, store.indices, "int32")
     new = with_access(replace(
         block, iter_vars=(*block.iter_vars, *([IterVar(part, Range(IntImm(0), IntImm(2)), "reduce")] if twice else [])),
-        init=BufferStore(total, store.indices, _negative(block.init.value)),
+        init=BufferStore(total, store.indices, _negative(block.init.value)) if away is None else block.init,
         body=BufferStore(total, store.indices, binary("+", own, Replaced(factor, spread).visit_expr(term))),
     ))
     loop = loop_of(part)
@@ -379,6 +385,25 @@ def _negated(state: State, realize: BlockRealize, operand: Buffer) -> tuple[Stmt
     allocs = tuple([total if b is store.buffer else b for b in scope.alloc_buffers])
     table[id(top)] = seq(own_nest(stage, "i"), rewrite(top, realize, inner))
     return state.rewrite(table, {id(scope): (*allocs, made)}), stage
+
+
+def sum_away(block: Block) -> Expr | None:
+    """What a sum takes away in each step, as a difference or multiplied by -1; None of any other block.
+
+    Args:
+        block: any.
+    """
+    store = block.body
+    value = store.value if isinstance(store, BufferStore) and block.init is not None else None
+    if not isinstance(store, BufferStore) or not isinstance(value, BinOp) or value.op not in ("+", "-"):
+        return None
+    own = BufferLoad(store.buffer, store.indices, store.buffer.dtype)
+    if value.op == "-":
+        return value.b if value.a == own else None
+    term = value.b if value.a == own else value.a
+    if own not in (value.a, value.b) or not (isinstance(term, BinOp) and term.op == "*"):
+        return None
+    return next((x for x, by in ((term.a, term.b), (term.b, term.a)) if int_value(by) == -1), None)
 
 
 def _negative(value: Expr) -> Expr:

@@ -28,12 +28,12 @@ class Widening(ScheduleBase):
         """Computes in int32 what a block computes in int8, and narrows the result.
 
         A reduction keeps its running value in int32: its buffer becomes int32, and readers narrow what they read. The low 8 bits
-        of sums, differences and products are those of their operands, so only minima, maxima and shifts need operands that have
-        not wrapped around.
+        of sums, differences, products and shifts to the left are those of their operands, so only minima, maxima and shifts to
+        the right need operands that have not wrapped around.
 
         Args:
             block: handle or name of a block that stores an int8 value made of loads, constants, ``+ - *``, ``min``, ``max``,
-                shifts to the right by constants and choices.
+                shifts by constants and choices.
 
         Raises:
             ScheduleError: another type or operation; a minimum or maximum of a value that may have wrapped around; a reduction
@@ -72,7 +72,8 @@ def _store(block: Block) -> BufferStore:
 def _wide_value(state: State, block: Block) -> Stmt:
     store = _store(block)
     moves = isinstance(store.value, BufferLoad) or (isinstance(store.value, Call) and store.value.op == "if_then_else")
-    if not moves and not isinstance(store.value, BinOp | Select) and not is_shifted(store.value):
+    shifts = is_shifted(store.value) or is_shifted(store.value, "shift_left")
+    if not moves and not isinstance(store.value, BinOp | Select) and not shifts:
         raise Refusal(f"block {block.name} computes nothing in int8", [block.ident], code="form")
     value, _ = _wide(ValueBounds(state.func), block, store.value)
     new = _with_access(replace(block, body=BufferStore(store.buffer, store.indices, cast("int8", value))))
@@ -151,13 +152,15 @@ def _widened(values: ValueBounds, block: Block, value: Expr) -> tuple[Expr, bool
         if not exact:
             raise _wrapped(block, "shift")
         return Call(value.op, (a, cast("int32", value.args[1])), "int32"), True
+    if isinstance(value, Call) and value.dtype == "int8" and is_shifted(value, "shift_left"):
+        return Call(value.op, (_wide(values, block, value.args[0])[0], cast("int32", value.args[1])), "int32"), False
     if isinstance(value, Select) and value.dtype == "int8":
         (a, a_exact), (b, b_exact) = _wide(values, block, value.true_value), _wide(values, block, value.false_value)
         return Select(value.condition, a, b, "int32"), a_exact and b_exact
     if isinstance(value, Call) and value.op == "if_then_else" and value.dtype == "int8":
         (a, a_exact), (b, b_exact) = _wide(values, block, value.args[1]), _wide(values, block, value.args[2])
         return Call(value.op, (value.args[0], a, b), "int32"), a_exact and b_exact
-    raise Refusal(f"block {block.name} does not compute an int8 value with + - * >> min and max alone", [block.ident],
+    raise Refusal(f"block {block.name} does not compute an int8 value with + - * << >> min and max alone", [block.ident],
                   "compute in int32, and cast the result", code="form")
 
 
