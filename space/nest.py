@@ -9,21 +9,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from math import prod
 
 from autosched.errors import ProgramError, SpaceError
-from autosched.ir.expr import BinOp, BufferLoad, Cast, Var, int_value
+from autosched.ir.expr import BufferLoad, Cast, Var, int_value
 from autosched.ir.functor import walk_expr
-from autosched.ir.patterns import has_loads, loads_in
 from autosched.ir.printer import expr_text
 from autosched.ir.scopes import ACC
 from autosched.ir.stmt import Buffer, BufferStore, PrimFunc
 from autosched.target import Target
+from space.checks import check_site, check_tensors
 from space.halos import Halo, Surroundings, elsewhere, slides, surroundings_of
 from space.operands import Operand, dims_of, moved, moving, operands_of
 from space.sites import (
     LANES,
-    WRITTEN_OUT,
     NotPackedError,
     Site,
     alu_ops,
@@ -184,13 +182,13 @@ def analyse(func: PrimFunc, target: Target, halos: bool = False) -> tuple[Nest, 
     Raises:
         SpaceError: the program is outside what a space can tile; the message says why.
     """
-    _check_tensors(func)
+    check_tensors(func)
     sites = sites_of(func)
     params = {*func.buffers, *(c.buffer for c in func.constants)}
     matches = {s.block.name: m for s in sites if (m := match_gemm(s.block, target)) is not None}
     by_output = {s.store.buffer: s for s in sites}
     for site in sites:
-        _check_site(site, matches, by_output)
+        check_site(site, matches, by_output, target)
     outs = _outputs(sites, matches, by_output, params)
     sources = params | {s.store.buffer for s in outs}
     taken: dict[str, str] = {}
@@ -290,48 +288,6 @@ def _blocks_of(nest: Nest) -> tuple[str, ...]:
     return (*([nest.anchor] if nest.anchor else []), *stages, *nest.sides, *pads)
 
 
-def _check_tensors(func: PrimFunc) -> None:
-    """Refuses extents that are not constant."""
-    for buffer in func.buffers:
-        for size in buffer.shape:
-            if int_value(size) is None:
-                raise SpaceError(f"{buffer.name} has the symbolic extent {expr_text(size)}; a space needs constants", "symbolic")
-
-
-def _check_site(
-    site: Site, matches: dict[str, tuple[BufferLoad, BufferLoad]], by_output: dict[Buffer, Site]
-) -> None:
-    """Refuses what no nest can hold."""
-    name, store = site.block.name, site.store
-    writer = by_output[store.buffer].block.name
-    if writer != name:
-        raise SpaceError(f"blocks {name!r} and {writer!r} both write {store.buffer.name}; a nest stores one tensor, and "
-                         "all of it: give each block a tensor of its own", "written")
-    for load in loads_of(site):
-        data = [e for i in load.indices for e in walk_expr(i) if isinstance(e, BufferLoad)]
-        if data:
-            raise SpaceError(f"block {name!r} reads {load.buffer.name} at {expr_text(data[0])}, an index that is data; the "
-                             "machine needs addresses that are known before it runs", "index")
-    if site.block.init is not None:
-        if name not in matches and term_of(site) is None:
-            raise SpaceError(f"block {name!r} is a reduction that neither the GEMM nor the ALU computes: {store.buffer.name} "
-                             "with +, min or max and a term that does not read it", "product")
-        term = None if name in matches else term_of(site)
-        if term is not None and any(isinstance(e, BinOp) and e.op == "-" and has_loads(e.b) for e in walk_expr(term)):
-            steps = _steps(site) // _stored(site)
-            raise NotPackedError(f"block {name!r} takes elements away at each of its {steps} steps; the ALU has no difference, "
-                                 f"and a sum or extremum over up to {WRITTEN_OUT} is written out as stages: make one of so many "
-                                 "at a time, or store what it takes in as int8 in a block before", "product")
-        return
-    own = [x for x in loads_in(store.value) if x.buffer is store.buffer]
-    if own and all(x.indices == store.indices for x in own):
-        raise SpaceError(f"block {name!r} reads {store.buffer.name}, which it writes: store what it makes in a tensor of its own",
-                         "written")
-    if own:
-        raise SpaceError(f"block {name!r} reads {store.buffer.name}, which it writes: each of its elements would wait for "
-                         "others of the same block: compute each from what other blocks store", "written")
-
-
 def _outputs(
     sites: list[Site], matches: dict[str, tuple[BufferLoad, BufferLoad]], by_output: dict[Buffer, Site], params: set[Buffer]
 ) -> list[Site]:
@@ -390,7 +346,7 @@ def _chain(
                 raise SpaceError(f"block {_joint(chain, roots).block.name!r} joins what comes from {names}; a space joins sums "
                                  f"of products only, and {site.block.name} is none: store one of them as int8 first", "join")
         # The largest sum is the one whose loops are tiled; the others are made tile by tile.
-        anchor = max(roots, key=lambda r: (_steps(r), -chain.index(r)))
+        anchor = max(roots, key=lambda r: (r.steps, -chain.index(r)))
         chain = [anchor, *(s for s in chain if s is not anchor)]
     return chain
 
@@ -430,16 +386,6 @@ def _joint(chain: list[Site], roots: list[Site]) -> Site:
         if len(reached[site.store.buffer]) > 1:
             return site
     return chain[-1]
-
-
-def _stored(site: Site) -> int:
-    """Elements that a block stores."""
-    return prod(int_value(iv.dom.extent) or 1 for iv in site.block.iter_vars if iv.kind == "spatial")
-
-
-def _steps(site: Site) -> int:
-    """Iterations of a block."""
-    return prod(int_value(iv.dom.extent) or 1 for iv in site.block.iter_vars)
 
 
 def _forks(chain: list[Site]) -> tuple[tuple[str, tuple[str, ...]], ...]:

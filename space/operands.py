@@ -117,6 +117,8 @@ def operands_of(
                 pad = (0,) * (len(anchor_vars) - len(own))
                 dims = tuple((coeffs + pad, size) for coeffs, size in dims)
                 for x in loads_of(side):
+                    if x.dtype != "int32":
+                        raise _narrow(side, x)
                     operands.append(Operand(x.buffer.name, ACC, side.block.name, _read_index(side.block, x.buffer), None, dims,
                                             tuple(size for _, size in dims)))
                 continue

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import prod
 
 from autosched.errors import SpaceError
 from autosched.ir.expr import BinOp, BufferLoad, Call, Cast, Expr, Select, Var, int_value
@@ -38,6 +39,16 @@ class Site:
         """Its only statement."""
         assert isinstance(self.block.body, BufferStore)
         return self.block.body
+
+    @property
+    def steps(self) -> int:
+        """Iterations of the block."""
+        return prod(int_value(iv.dom.extent) or 1 for iv in self.block.iter_vars)
+
+    @property
+    def stored(self) -> int:
+        """Elements that the block stores."""
+        return prod(int_value(iv.dom.extent) or 1 for iv in self.block.iter_vars if iv.kind == "spatial")
 
 
 def sites_of(func: PrimFunc) -> list[Site]:

@@ -273,10 +273,14 @@ def _spread(sch: Schedule, target: Target, copies: Names) -> None:
     blocks = device_blocks(sch.func)
     if any(product_of(block) is not None for block in blocks):
         try:
-            _plan(blocks, target, copies)
-            return
+            plan = _plan(blocks, target, copies)
         except ScheduleError:
             pass  # with what the host spreads there may be one
+        else:
+            for block in blocks:
+                if readers_of(sch.func, store_of(block).buffer) and is_copy(block, packs) and _cuts(block, plan, surely=True):
+                    sch.host_stage(sch.get_sblock(block.name))
+            return
     found: tuple[_Plan, set[Buffer]] | None = None
     for plan in _plans(blocks, target, copies):
         lacking = [buffer for block in blocks for buffer, _ in accesses(block) if not _fits(plan, buffer)]
@@ -338,8 +342,14 @@ def _no_lanes(sch: Schedule, block: Block) -> ScheduleError:
         "give the program one factor laid out by the block's own indices, its elements repeated"))
 
 
-def _cuts(block: Block, plan: _Plan) -> bool:
-    """Whether a block chooses inside an element: what it moves there no load does."""
+def _cuts(block: Block, plan: _Plan, surely: bool = False) -> bool:
+    """Whether a block chooses inside an element: what it moves there no load does.
+
+    Args:
+        block: it moves elements.
+        plan: what becomes lanes.
+        surely: whether only conditions count of which it is plain how they move along an element.
+    """
     size = extents(block)
     lanes = dict(zip(size, plan.of(block.ident, list(size))))
 
@@ -351,7 +361,7 @@ def _cuts(block: Block, plan: _Plan) -> bool:
         found = turning_point(condition)
         if found is not None:
             return bool(found[1] % (lanes.get(found[0]) or 1))
-        return True
+        return not surely or (isinstance(condition, BinOp) and linear_form(condition.a - condition.b) is not None)
 
     return any(cut(c[0]) for e in walk_expr(store_of(block).value) if (c := choice_of(e)) is not None)
 

@@ -1,16 +1,19 @@
-"""One value in several spellings: each has a space, whose points give the interpreter's bytes."""
+"""One value in several spellings: each has a space, whose points give the interpreter's bytes; what has none is told at once."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
 import pytest
+from refusals import refused
 from spaces import computes
 
 from autosched import te
+from autosched.errors import SpaceError
 from autosched.ir import PrimFunc
 from autosched.ir.expr import Expr
 from autosched.script import parse
+from space import Space
 
 TARGETS = ["vta-de10", "vta-de10-portable"]
 
@@ -97,3 +100,74 @@ def test_sums_of_negative_products_are_joined_and_padded(target: str) -> None:
     a, b = convolution(xp, w, -1, "a"), convolution(x, v, 1, "b")
     both = te.compute((1, 16, 6, 6), lambda *i: a(*i) + b(*i), name="s")
     computes(te.create_prim_func([x, w, v, int8(both)]), target)
+
+
+# -- what is left out inside an element ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("where", ["stage", "factor", "product"])
+def test_the_host_leaves_out_what_a_mask_cuts_off_inside_an_element(where: str, target: str) -> None:
+    x, w = te.placeholder((18, 32), "int8", name="x"), te.placeholder((16, 32), "int8", name="w")
+    k = te.reduce_axis((0, 32), "k")
+    masked = te.compute((18, 32), lambda i, j: te.if_then_else(j <= 2 * i, x[i, j], te.const(0, "int8")), name="m")
+
+    def term(i: Expr, j: Expr) -> Expr:
+        if where == "stage":
+            return wide(masked[i, k]) * wide(w[j, k])
+        if where == "factor":
+            return te.if_then_else(k <= 2 * i, wide(x[i, k]), 0) * wide(w[j, k])
+        return te.if_then_else(k <= 2 * i, wide(x[i, k]) * wide(w[j, k]), 0)
+
+    s = te.compute((18, 16), lambda i, j: te.sum(term(i, j), axis=k), name="s")
+    computes(te.create_prim_func([x, w, int8(s)]), target)
+
+
+# -- what no schedule helps with ----------------------------------------------------------------------------------------
+
+SHIFTED = """
+@T.prim_func
+def f(x: T.Buffer((5, 16), "int32"), n: T.Buffer((16,), "int32"), y: T.Buffer((5, 16), "int8")):
+    T.func_attr({"autosched.value_ranges": {"n": [0, 15]}})
+    for i, j in T.grid(5, 16):
+        with T.block("y"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            y[vi, vj] = T.Cast("int8", T.min(T.max(x[vi, vj] >> n[vj], -100), 100))
+"""
+
+
+def test_a_shift_by_a_tensor_has_a_meaning_on_one_machine() -> None:
+    func = parse(SHIFTED)
+    assert isinstance(func, PrimFunc)
+    computes(func, "vta-de10")
+    with refused(SpaceError, "machine") as caught:
+        Space(func, "vta-de10-portable")
+    assert "shift by a constant, or choose the target of one of them" in str(caught.value)
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_what_is_chosen_by_data_is_told_at_once(target: str) -> None:
+    x = te.placeholder((5, 16), "int32", name="x")
+    y = te.compute((5, 16), lambda *i: te.if_then_else(
+        x(*i) > 0, te.min(x(*i), 100), te.if_then_else(x(*i) < 0, te.max(x(*i) >> 2, -100), 5)).astype("int8"), name="y")
+    with refused(SpaceError, "choice") as caught:
+        Space(te.create_prim_func([x, y]), target)
+    assert str(caught.value).startswith("block 'y' chooses by data; the ALU has no choice but minimum and maximum: write it")
+    one = te.compute((5, 16), lambda *i: te.if_then_else(x(*i) > 0, te.min(x(*i), 100), 0).astype("int8"), name="y")
+    computes(te.create_prim_func([x, one]), target)
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("dtype", ["uint8", "int8", "int32"])
+def test_what_is_added_to_a_sum_is_of_a_type_that_the_machine_takes(dtype: str, target: str) -> None:
+    x, w = te.placeholder((5, 32), "int8", name="x"), te.placeholder((16, 32), "int8", name="w")
+    r = te.placeholder((5, 16), dtype, name="r")
+    s = product(x, w, lambda a, b: a * b)
+    y = te.compute((5, 16), lambda *i: te.max(te.min((s(*i) >> 7) + wide(r(*i)), 127), -128).astype("int8"), name="y")
+    func = te.create_prim_func([x, w, r, y])
+    if dtype != "uint8":
+        computes(func, target)
+        return
+    with refused(SpaceError, "type") as caught:
+        Space(func, target)
+    assert str(caught.value).endswith("reads r as uint8; the ALU takes int32, and int8 by the GEMM: give the program r as int32")
