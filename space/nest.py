@@ -553,7 +553,8 @@ def _check_elementwise(chain: list[Site], anchor: Site | None, lanes: int) -> No
                 raise SpaceError(f"block {site.block.name!r} reads {load.buffer.name} at another place than it writes", "index")
     shapes = {tuple(int_value(e) for e in s.store.buffer.shape) for s in chain}
     if len(shapes) > 1:
-        raise NotPackedError("the blocks of the output chain have different shapes", "order")
+        raise NotPackedError("the blocks of the output chain have different shapes: give each result a sum of its own, or make "
+                             "what they are parts of one result", "order")
 
 
 def _axes(out: Site, anchor: Site | None, lanes: int) -> tuple[tuple[Axis, ...], list[Var]]:

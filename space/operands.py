@@ -343,7 +343,8 @@ def dims_of(load: BufferLoad, lanes: int, axes: list[Var], where: str) -> tuple[
         if form is None or len(coeffs) < len(form[0]):
             falls = form is not None and all(isinstance(c, int) for c in form[0].values())
             more = "runs against the iterators; read it upwards, and store what is made of it downwards" if falls else (
-                "is not affine in the iterators")
+                "is not affine in the iterators: let a block before store what is read, so that this one reads it at sums of its "
+                "iterators")
             raise SpaceError(f"{where}: index {expr_text(index)} of {load.buffer.name} {more}", "index")
         extent = int_value(size)
         if extent is None:

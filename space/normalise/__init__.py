@@ -129,12 +129,12 @@ def _attempt(func: PrimFunc, target: Target, wanted: _Wanted) -> tuple[Schedule 
             return None, ""
         begun = made
     found, why = _in_some_way(begun, target, wanted)
-    if why or (found is not None and copies.moved_again(found.func)):
+    if why or (found is not None and copies.unloadable(found.func)):
         # What several copies read costs the host no more, if it makes it, than the parameter itself; others had points first.
-        for way in (copies.inlined, copies.hosted) if why else (copies.hosted, copies.inlined):
+        for way in (copies.inlined, copies.hosted) if why else (copies.hosted, copies.inlined, copies.laid_out):
             read = way(begun)
             other = None if read is None else _in_some_way(read, target, wanted)[0]
-            if other is not None and (why or not copies.moved_again(other.func)):
+            if other is not None and (why or not copies.unloadable(other.func)):
                 found, why = other, ""
                 break
     if found is None and not is_packed(begun.func, target):

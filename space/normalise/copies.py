@@ -8,7 +8,8 @@ from autosched.errors import ScheduleError
 from autosched.ir.expr import BufferLoad, Expr
 from autosched.ir.functor import expr_children
 from autosched.ir.host import is_move
-from autosched.ir.patterns import choice_of, loads_from
+from autosched.ir.patterns import choice_of, has_loads, loads_from
+from autosched.ir.simplify import linear_form
 from autosched.ir.stmt import Block, Buffer, PrimFunc
 from autosched.schedule import Schedule
 from autosched.schedule.primitives.reductions.negation import factors_of
@@ -85,8 +86,8 @@ def inlined(sch: Schedule) -> Schedule | None:
     return made if len(made.trace.insts) > len(sch.trace.insts) else None
 
 
-def moved_again(func: PrimFunc) -> bool:
-    """Whether what is moved on the way into the accelerator's memory has been moved before: no load does both.
+def unloadable(func: PrimFunc) -> bool:
+    """Whether a form has no schedule because of what no load does: to move what has been moved before, or what is no box.
 
     Args:
         func: a program in form.
@@ -94,7 +95,29 @@ def moved_again(func: PrimFunc) -> bool:
     blocks = device_blocks(func)
     moving = [b for b in blocks if b.init is None and is_move(store_of(b).value)]
     made = {store_of(b).buffer for b in moving}
-    return any(readers_of(func, store_of(b).buffer) and any(x.buffer in made for x in loads_of(b)) for b in moving)
+    again = any(readers_of(func, store_of(b).buffer) and any(x.buffer in made for x in loads_of(b)) for b in moving)
+    return again or any(_jumps(b, x) for b in blocks if b not in moving for x in loads_of(b))
+
+
+def _jumps(block: Block, load: BufferLoad) -> bool:
+    """Whether what a block reads does not move with its iterators by steps of one length each."""
+    own = [iv.var for iv in block.iter_vars]
+    return not has_loads(*load.indices) and any(linear_form(i, own) is None for i in load.indices)
+
+
+def laid_out(sch: Schedule) -> Schedule | None:
+    """A schedule whose host lays out what stages read of parameters at digits of their iterators. None where there is none.
+
+    Args:
+        sch: of the program.
+    """
+    made = sch.copy()
+    params = set(given(sch.func))
+    for block in device_blocks(sch.func):
+        for load in loads_of(block) if block.init is None and not is_copy(block, params) else ():
+            if load.buffer in params and _jumps(block, load):
+                copied(made, block.name, load)
+    return made if len(made.trace.insts) > len(sch.trace.insts) else None
 
 
 def hosted(sch: Schedule) -> Schedule | None:

@@ -123,6 +123,48 @@ def test_the_host_leaves_out_what_a_mask_cuts_off_inside_an_element(where: str, 
     computes(te.create_prim_func([x, w, int8(s)]), target)
 
 
+# -- what lies at digits of iterators -----------------------------------------------------------------------------------
+
+DIGITS: dict[str, Callable[[te.Tensor, te.Tensor, Expr, Expr], Expr]] = {
+    "upsampled": lambda x, z, i, j: wide(x[i // 2, j]) + wide(z[i, j]),
+    "product": lambda x, z, i, j: wide(x[i // 2, j]) * wide(z[i, j]),
+    "along an element": lambda x, z, i, j: wide(x[i % 4, j // 2]) + wide(z[i, j]),
+    "at two places": lambda x, z, i, j: wide(x[i // 2, j]) * 3 + wide(z[i, j]) + wide(x[(i + 1) // 2 % 4, j]),
+}
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize(("value", "dtype"), [*((v, "int8") for v in DIGITS), *((v, "int32") for v in DIGITS if v != "product")])
+def test_the_host_lays_out_what_a_stage_reads_at_digits(value: str, dtype: str, target: str) -> None:
+    x, z = te.placeholder((4, 32), dtype, name="x"), te.placeholder((8, 32), dtype, name="z")
+    s = te.compute((8, 32), lambda i, j: te.max(te.min(DIGITS[value](x, z, i, j) >> 2, 127), -128).astype("int8"), name="y")
+    computes(te.create_prim_func([x, z, s]), target)
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_what_is_upsampled_is_added_to_a_sum(target: str) -> None:
+    x, w, z = (te.placeholder(shape, "int8", name=n) for shape, n in (((8, 32), "x"), ((16, 32), "w"), ((4, 16), "z")))
+    s = product(x, w, lambda a, b: a * b)
+    y = te.compute((8, 16), lambda i, j: te.max(te.min((s[i, j] >> 7) + wide(z[i // 2, j]), 127), -128).astype("int8"), name="y")
+    computes(te.create_prim_func([x, w, z, y]), target)
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_a_sum_around_a_ring_reads_what_a_block_before_it_stores(target: str) -> None:
+    x, w = te.placeholder((1, 16, 6, 6), "int8", name="x"), te.placeholder((16, 16, 3), "int8", name="w")
+    c, p = te.reduce_axis((0, 16), "c"), te.reduce_axis((0, 3), "p")
+    ring = te.compute((1, 16, 8, 6), lambda n, k, y, z: x[n, k, y % 6, z], name="ring")
+
+    def around(read: Callable[[Expr, Expr, Expr], Expr]) -> PrimFunc:
+        return te.create_prim_func([x, w, int8(te.compute((1, 16, 6, 6), lambda n, o, y, z: te.sum(
+            wide(read(n, y, z)) * wide(w[o, c, p]), axis=[c, p]), name="s"))])
+
+    with refused(SpaceError, "index") as caught:
+        Space(around(lambda n, y, z: x[n, c, (y + p) % 6, z]), target)
+    assert "let a block before store what is read, so that this one reads it at sums of its iterators" in str(caught.value)
+    computes(around(lambda n, y, z: ring[n, c, y + p, z]), target)
+
+
 # -- what no schedule helps with ----------------------------------------------------------------------------------------
 
 SHIFTED = """
