@@ -80,3 +80,24 @@ def test_of_a_tensor_that_nobody_else_writes_no_value_is_lost(way: str, same: Sa
 @pytest.mark.parametrize("way", WAYS)
 def test_an_init_stores_every_element(way: str, same: Same) -> None:
     check(SUM, way, True, same)
+
+
+@pytest.mark.parametrize("body, whole", [
+    ("C[vi] = A[vi] + 1", True), ("if vi < 3:\n                C[vi] = A[vi] + 1", False),
+    ("for r in range(3):\n                C[vi] = A[vi] + r", True),
+])
+def test_a_copy_of_another_layout_stores_what_was_stored(body: str, whole: bool, same: Same) -> None:
+    func = parse(f"""@T.prim_func
+def main(A: T.Buffer((5,), "int32"), C: T.Buffer((5,), "int32")):
+    for i in range(5):
+        with T.sblock("part"):
+            vi = T.axis.spatial(5, i)
+            {body}
+""")
+    sch = Schedule(func)
+    if not whole:
+        with refused(ScheduleError, "domain"):
+            sch.reindex_cache_write("part", 0, "shared", lambda i: (4 - i,))
+        return
+    sch.reindex_cache_write("part", 0, "shared", lambda i: (4 - i,))
+    same(func, sch)

@@ -32,11 +32,13 @@ from autosched.schedule.analysis.outside import before, upto
 from autosched.schedule.analysis.ways import for_map
 from autosched.schedule.kit.base import BlockRV
 from autosched.schedule.kit.primitive import primitive
+from autosched.schedule.kit.refusal import Refusal
 from autosched.schedule.kit.state import State
 from autosched.schedule.primitives.buffers.cache import Cache
 from autosched.schedule.primitives.buffers.cache_rewrite import Place, Redirect, guarded_load, place_between, region_of
 from autosched.schedule.primitives.buffers.layout import legalized, map_fits
 from autosched.schedule.primitives.buffers.scope import in_scope
+from autosched.schedule.primitives.buffers.stored import require_stored
 
 
 def map_over_iterators(sch: Any, args: dict[str, Any]) -> None:
@@ -128,7 +130,7 @@ class ReindexCache(Cache):
             the block that stores the copy to the buffer.
 
         Raises:
-            ScheduleError: as for ``reindex_cache_read``, or several writers.
+            ScheduleError: as for ``reindex_cache_read``, several writers, or an element that is stored under a condition only.
 
         Before::
 
@@ -183,6 +185,11 @@ class ReindexCache(Cache):
                         hint="cache_read copies the buffer as a whole" if reads else "", code="index")
         if reads:
             self._known_at(state, realize, place)
+        elif not state.trusted:
+            try:
+                require_stored(state, self._scope(state, node), node, buffer, tuple(old))
+            except Refusal as r:
+                self.refuse(r.reason, r.marks, r.hint, state, code=r.code)
         if not state.trusted:
             meanwhile = (upto if reads else before)(state, place.parent, place.index, realize)
             self._in_blocks(state, self._scope(state, node), buffer, meanwhile, reads)

@@ -25,6 +25,7 @@ from autosched.ir.stmt import (
 )
 from autosched.ir.swept import exact_box, ranges_box
 from autosched.schedule.analysis.boxes import loop_ranges, placed
+from autosched.schedule.analysis.outside import stored_outside
 from autosched.schedule.kit.refusal import Refusal
 from autosched.schedule.kit.state import State
 from autosched.schedule.primitives.buffers.cache_rewrite import region_of
@@ -127,7 +128,7 @@ def require_stored(state: State, scope: Block, block: Block, buffer: Buffer, ind
         plain = isinstance(stmt, BufferStore) and stmt.buffer is buffer and stmt.indices == indices
         if plain or (stmt is not None and fills(replace(block, body=stmt, writes=(point(buffer, indices),)), buffer)):
             return
-    if buffer not in scope.alloc_buffers or len(state.writers(scope, buffer)) > 1:
+    if buffer not in scope.alloc_buffers or len(state.writers(scope, buffer)) > 1 or stored_outside(scope, buffer):
         raise Refusal(f"block {block.name} is not known to store its element of {buffer.name} in every run, and the copy would "
                       "store the others as well", [block.ident], code="domain")
 
