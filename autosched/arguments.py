@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -103,7 +104,7 @@ def writable(path: str | Path) -> None:
         path: of the file.
 
     Raises:
-        ProgramError: it names no file, or its folder does not exist.
+        ProgramError: it names no file, it is a link that leads to itself, or its folder does not exist.
     """
     place = Path(path)
     if not str(path):
@@ -112,3 +113,5 @@ def writable(path: str | Path) -> None:
         raise ProgramError(f"cannot write {path}: it is a directory")
     if not place.parent.is_dir():
         raise ProgramError(f"cannot write {path}: {place.parent} is no directory")
+    if os.path.islink(os.path.realpath(path)):
+        raise ProgramError(f"cannot write {path}: it is a link that leads to itself")

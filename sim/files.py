@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import itertools
 import os
 from contextlib import suppress
@@ -16,7 +17,7 @@ def write_bytes(path: str | Path, data: bytes) -> None:
     The contents go into a file beside it that then takes its name. What is no regular file (a pipe, a terminal) is written to.
 
     Args:
-        path: the file; its folder must exist. A link stays one.
+        path: the file; its folder must exist. A link stays one; one that leads to itself is refused.
         data: its contents.
 
     Raises:
@@ -24,6 +25,8 @@ def write_bytes(path: str | Path, data: bytes) -> None:
     """
     try:
         real = os.path.realpath(path)  # fails where the working directory has gone
+        if os.path.islink(real):  # what is left where links lead round
+            raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
         if os.path.exists(real) and not os.path.isfile(real):
             with open(real, "wb") as file:
                 file.write(data)

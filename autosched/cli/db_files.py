@@ -10,9 +10,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from autosched.arguments import writable
 from autosched.cli.exit_codes import Exit
 from autosched.cli.options import Parser, add_format, add_log, add_target, file, positive
+from autosched.cli.outputs import require_outputs
 from autosched.cli.tables import number, percent, print_json, print_table, tell
 from autosched.errors import ProgramError
 
@@ -51,7 +51,7 @@ def export(args: argparse.Namespace) -> int:
     from autosched.target import get_target
 
     path = Path(args.output)
-    writable(path)
+    require_outputs(args, "output")
     only = None if args.target is None else get_target(args.target)
     log = Log.open(args.log, must_exist=True)
     if path.suffix == ".csv":

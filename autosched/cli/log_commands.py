@@ -10,7 +10,6 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-from autosched.arguments import writable
 from autosched.cli.commands import tune_hint
 from autosched.cli.exit_codes import Exit
 from autosched.cli.host_work import host_work, tell_host_work
@@ -18,6 +17,7 @@ from autosched.cli.network_commands import add_network, is_network, network_file
 from autosched.cli.network_commands import export as export_network
 from autosched.cli.network_commands import load as load_network
 from autosched.cli.options import Parser, add_format, add_log, add_target, file, named, parse_pairs, seed
+from autosched.cli.outputs import require_outputs
 from autosched.cli.tables import number, percent, print_json, print_table, tell
 from autosched.errors import NoScheduleError, ProgramError, UnknownNameError
 from autosched.kernel import Kernel
@@ -216,6 +216,7 @@ def apply(args: argparse.Namespace) -> int:
     """Runs the best schedule and compares with the reference."""
     import numpy as np
 
+    require_outputs(args, "output")
     task, target, _, kernel = best_of(args)
     inputs = list(task.inputs(args.seed))
     names = [b.name for b in task.func.buffers][: len(inputs)]
@@ -252,7 +253,9 @@ def export(args: argparse.Namespace) -> int:
     """Writes the program file of the best schedule, with inputs and expected outputs."""
     from sim.program import dump_file
 
-    if network_file(args.workload, args):
+    is_file = network_file(args.workload, args)
+    require_outputs(args, "output")
+    if is_file:
         return export_network(args)
     task, target, _, kernel = best_of(args)
     inputs = task.inputs(args.seed)
@@ -260,7 +263,6 @@ def export(args: argparse.Namespace) -> int:
     named = {b.name: a for b, a in zip(kernel.inputs, inputs)}
     program = kernel.lowered.program(named, expected, kernel.cycles)
     path = Path(args.output)
-    writable(path)
     dump_file(path, [replace(program, name=task.name)])
     size = path.stat().st_size
     if args.format == "json":

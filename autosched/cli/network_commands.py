@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from autosched.arguments import writable
 from autosched.cli.exit_codes import Exit
 from autosched.cli.options import Parser, add_format, add_log, add_target, file, parse_pairs, seed
+from autosched.cli.outputs import require_outputs
 from autosched.cli.tables import number, percent, print_json, print_table
 from autosched.errors import ProgramError, UnknownNameError
 
@@ -116,9 +116,7 @@ def run(args: argparse.Namespace) -> Exit:
     from autosched.networks import Network
     from autosched.networks.images import accepted, checked_labels, classes_of
 
-    for path in (args.output, args.save):
-        if path is not None:
-            writable(path)
+    require_outputs(args, "output", "save")
     network = _network(args)
     taken = network.graph if isinstance(network, Network) else network
     images, labels = _images(args.input, taken, args.seed)
@@ -288,7 +286,7 @@ def quantize(args: argparse.Namespace) -> Exit:
     """Writes a network whose scales are powers of two."""
     from autosched.networks.quantize import quantize as quantize_file
 
-    writable(args.output)
+    require_outputs(args, "output")
     data = read_arrays(args.calibrate)
     if not isinstance(data, dict):
         data = {"": data}
@@ -315,7 +313,6 @@ def export(args: argparse.Namespace) -> Exit:
     from sim.program import dump_file
 
     path = Path(args.output)
-    writable(path)
     network = load(args.workload, args)
     need_data(network.name, network.graph.blank)
     images, _ = _images([], network.graph, args.seed)

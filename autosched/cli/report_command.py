@@ -10,6 +10,7 @@ from autosched.cli.exit_codes import Exit
 from autosched.cli.log_commands import tasks_of
 from autosched.cli.network_commands import add_network, load, network_file
 from autosched.cli.options import Parser, add_log, add_target, file, named, positive
+from autosched.cli.outputs import require_outputs
 from autosched.cli.tables import number, tell
 from autosched.errors import NoScheduleError
 
@@ -37,8 +38,9 @@ def run(args: argparse.Namespace) -> int:
     from autosched.target import get_target
     from sim.files import write_bytes
 
-    target = get_target(args.target)
     network = network_file(args.what, args)
+    require_outputs(args, "output")
+    target = get_target(args.target)
     whole_log = Path(args.what).is_dir()
     known = Known.open(target, args.what if whole_log else args.log)
     if whole_log:

@@ -7,9 +7,9 @@ import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from autosched.arguments import writable
 from autosched.cli.exit_codes import Exit
 from autosched.cli.options import Parser, add_format, add_target, file, named, positive
+from autosched.cli.outputs import require_outputs
 from autosched.cli.tables import console, number, print_json, print_table, tell
 from autosched.errors import ProgramError
 from autosched.target import Target, get_target
@@ -76,6 +76,7 @@ def run(args: argparse.Namespace) -> int:
     """Runs every program of the file."""
     from sim import machine
 
+    require_outputs(args, "timeline")
     programs = load(args.file, args.target, args.only)
     if args.timeline and len(programs) != 1:
         raise ProgramError(f"--timeline shows one program, {args.file} has {len(programs)}; choose one with --only NAME")
@@ -89,9 +90,7 @@ def run(args: argparse.Namespace) -> int:
     if args.timeline:
         from sim.timeline import write_trace
 
-        target = Path(args.timeline)
-        writable(target)
-        write_trace(target, programs[0][0])
+        write_trace(Path(args.timeline), programs[0][0])
     return Exit.DIFFERS if any(r.outputs_match is False for r in results) else Exit.OK
 
 

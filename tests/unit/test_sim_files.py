@@ -32,6 +32,14 @@ def test_a_link_stays_one(tmp_path: Path) -> None:
     assert (tmp_path / "link").is_symlink() and (tmp_path / "real").read_text() == "new"
 
 
+def test_a_link_that_leads_to_itself_stays_one_too(tmp_path: Path) -> None:
+    (tmp_path / "a").symlink_to(tmp_path / "b")
+    (tmp_path / "b").symlink_to(tmp_path / "a")
+    with pytest.raises(OSError, match="symbolic links") as caught:
+        write_text(tmp_path / "a", "new")
+    assert caught.value.filename == str(tmp_path / "a") and (tmp_path / "a").is_symlink() and (tmp_path / "b").is_symlink()
+
+
 def test_what_is_no_file_is_written_to() -> None:
     write_bytes("/dev/null", b"x")
     assert not os.path.isfile("/dev/null")
