@@ -40,6 +40,22 @@ def integer(what: str, value: Any, low: int = 1, high: int | None = None) -> int
     return found
 
 
+def decimal(text: str, low: int, high: int) -> int | None:
+    """What plain digits say; None for any other text, and for a number out of bounds, however many digits it has.
+
+    Args:
+        text: e.g. of a command line.
+        low: the least allowed, not below 0.
+        high: the greatest allowed.
+    """
+    digits = text.lstrip("0") or text[-1:]
+    # Python converts no more than some thousand digits.
+    if not (text.isascii() and text.isdecimal()) or len(digits) > len(str(high)):
+        return None
+    found = int(digits)
+    return found if low <= found <= high else None
+
+
 def seed(value: Any) -> int:
     """A seed.
 

@@ -13,11 +13,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from autosched.arguments import decimal
 from autosched.cli.exit_codes import Exit
 from autosched.cli.options import Parser, add_format, add_log, add_target, file, parse_pairs, seed
 from autosched.cli.outputs import require_outputs
 from autosched.cli.tables import number, percent, print_json, print_table
-from autosched.errors import ProgramError, UnknownNameError
+from autosched.errors import ProgramError, UnknownNameError, shortened
 
 if TYPE_CHECKING:
     from autosched.networks import CompiledNetwork, Network
@@ -104,10 +105,10 @@ def shapes(pairs: list[str]) -> dict[str, tuple[int, ...]]:
     """
     found = {}
     for name, text in parse_pairs(pairs, "--shape").items():
-        parts = text.split(",")
-        if not all(p.strip().isdecimal() and 0 < int(p) < 1 << 20 for p in parts):
-            raise ProgramError(f"--shape {name}={text}: expected positive extents, such as 1,3,224,224")
-        found[name] = tuple(int(p) for p in parts)
+        extents = [decimal(part.strip(), 1, (1 << 20) - 1) for part in text.split(",")]
+        if None in extents:
+            raise ProgramError(f"--shape {shortened(f'{name}={text}', 60)}: expected positive extents, such as 1,3,224,224")
+        found[name] = tuple(e for e in extents if e is not None)
     return found
 
 

@@ -90,11 +90,12 @@ def decisions(text: str) -> dict[str, int]:
     found: dict[str, int] = {}
     for part in text.split(","):
         name, equals, value = part.strip().partition("=")
-        if not (name and equals and value.strip().isdigit() and len(value) < 10):
+        number = arguments.decimal(value.strip(), 0, 10**9 - 1)
+        if not (name and equals) or number is None:
             raise argparse.ArgumentTypeError(f"expected decisions such as tile_y=7,banks_acc=2, got {shortened(text, 60)!r}")
         if name.strip() in found:
             raise argparse.ArgumentTypeError(f"{shortened(name.strip(), 60)} is given twice")
-        found[name.strip()] = int(value)
+        found[name.strip()] = number
     return found
 
 

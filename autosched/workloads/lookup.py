@@ -8,7 +8,8 @@ import re
 from functools import lru_cache, partial
 from typing import Any
 
-from autosched.errors import ProgramError, UnknownNameError, suggest
+from autosched.arguments import decimal
+from autosched.errors import ProgramError, UnknownNameError, shortened, suggest
 from autosched.workloads.catalogue import ALIASES, NETWORKS
 from autosched.workloads.conv2d import Conv2d
 from autosched.workloads.conv2d_transpose import Conv2dTranspose
@@ -154,9 +155,10 @@ def _parameters(kind: str, text: str) -> dict[str, Any]:
 def _value(kind: str, key: str, text: str) -> int | str:
     if key == "tail":
         if text not in TAILS:
-            raise ProgramError(f"{kind}: tail must be requant or cast, got {text!r}{suggest(text, TAILS)}")
+            raise ProgramError(f"{kind}: tail must be requant or cast, got {shortened(text, 60)!r}{suggest(text, TAILS)}")
         return text
     low, high = (0, 1) if key in ("bias", "relu") else (0, _MAX) if key in ("pad", "opad") else (1, _MAX)
-    if not re.fullmatch(r"[0-9]+", text) or not low <= int(text) <= high:
-        raise ProgramError(f"{kind}: {key} must be an integer from {low} to {high}, got {text!r}")
-    return int(text)
+    value = decimal(text, low, high)
+    if value is None:
+        raise ProgramError(f"{kind}: {key} must be an integer from {low} to {high}, got {shortened(text, 60)!r}")
+    return value

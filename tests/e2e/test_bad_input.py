@@ -17,6 +17,7 @@ import pytest
 import autosched as at
 from autosched.cli.commands import build_parser
 from autosched.cli.exit_codes import Exit
+from autosched.cli.network_commands import shapes
 from autosched.errors import AutoschedError, BadArgumentError
 from autosched.search.oracle import oracle
 
@@ -164,6 +165,25 @@ def test_what_no_memory_holds_is_not_asked_for(words: tuple[str, ...], most: int
         line = refused(here(*words, str(number)))
         assert f"{words[-1]}: {LARGE}{most}, got '{number}'" in line
     assert getattr(build_parser(words).parse_args([*words, str(most)]), words[-1][2:]) == most
+
+
+def test_a_number_has_any_number_of_digits(here: Here) -> None:
+    """Python converts some thousand of them."""
+    many = "9" * 5000
+    for words, said in (
+        (("space", f"dense:m={many},k=1,n=1"), "dense: m must be an integer from 1 to 1048576, got '9999"),
+        (("run", "x.onnx", "--shape", f"x={many}"), "--shape x=9999"),
+        (("tune", "t2", "--fix", f"tile_n={many}"), "got 'tile_n=999"),
+        (("tune", "t2", "--trials", many), "expected a positive integer, got '999"),
+        (("space", "dense:m=1048577,k=1,n=1"), "got '1048577'"),
+        (("space", "dense:m=\N{SUPERSCRIPT TWO},k=1,n=1"), "must be an integer"),
+        (("tune", "t2", "--fix", "tile_n=\N{SUPERSCRIPT TWO}"), "expected decisions such as"),
+    ):
+        line = refused(here(*words))
+        assert said in line and len(line) < 200, line
+    zeros = "0" * 5000
+    assert here("space", f"dense:m={zeros}2,k=64,n=16,tail=cast,bias={zeros}", "--sample", "8").returncode == Exit.OK
+    assert shapes([f"x={zeros}1, 1048575"]) == {"x": (1, 1048575)}
 
 
 def test_the_runs_of_a_sampler_have_a_bound_in_python_too() -> None:

@@ -70,7 +70,7 @@ def test_what_a_command_reads_is_not_written(words: str, said: str, folder: Path
 
 
 def test_what_it_does_not_read_is(tmp_path: Path, here: Here) -> None:
-    """Results of before are replaced, also by a name that a workload or a target has, and through a link; pipes take everything."""
+    """Results of before are replaced, also those that are called as a workload or a target, and through a link."""
     assert here("tune", D, "--trials", "2", "--jobs", "1", "--log", "log", "--quiet", cwd=tmp_path).returncode == Exit.OK
     (tmp_path / "real.json").write_text("before")
     (tmp_path / "link").symlink_to("real.json")
