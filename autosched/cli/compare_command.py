@@ -66,6 +66,7 @@ def compare(args: argparse.Namespace) -> int:
 
 def _kind(text: str) -> str:
     """Whether an argument is a log, a target, a program file, or a schedule."""
+    from sim.files import read_bytes
     from sim.presets import TARGETS
 
     path = Path(text)
@@ -73,9 +74,9 @@ def _kind(text: str) -> str:
         return "log"
     if text in TARGETS:
         return "target"
-    if path.suffix == ".json" and path.exists():
+    if path.suffix == ".json" and path.is_file():
         try:
-            data = json.loads(path.read_text(encoding="utf-8"))
+            data = json.loads(read_bytes(path).decode("utf-8"))
         except (ValueError, RecursionError):
             return "program"
         return "program" if not isinstance(data, dict) or "programs" in data else "target"

@@ -224,16 +224,14 @@ def _counting(total: int) -> Iterator[Any]:
 
 def merge(args: argparse.Namespace) -> int:
     """Copies writer files; of two of one name one must say all that the other does."""
-    from autosched.records.log import DEFAULT
+    from autosched.records import Log
     from autosched.records.upkeep import copied
 
-    into = Path(args.log) if args.log is not None else DEFAULT
-    for source in args.sources:
-        if not Path(source).is_dir():
-            raise RecordError(f"the log {source} does not exist")
+    into = Log.place(args.log)
+    sources = [Log.place(source, must_exist=True) for source in args.sources]
     count, refused = 0, []
-    for source in args.sources:
-        for path in sorted(p for p in Path(source).glob("*.jsonl") if p.is_file()):
+    for source in sources:
+        for path in sorted(p for p in source.glob("*.jsonl") if p.is_file()):
             try:
                 count += copied(path, into)
             except RecordError as error:

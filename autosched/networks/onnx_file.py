@@ -12,11 +12,11 @@ import numpy as np
 
 from autosched.errors import ProgramError, suggest
 from autosched.networks.graph import Array
+from sim.files import read_bytes
 
 if TYPE_CHECKING:
     from onnx import ModelProto, NodeProto, TensorProto
 
-MAX_FILE_BYTES = 1 << 29
 MAX_NODES = 20_000
 MAX_ELEMENTS = 1 << 28
 OLDEST_OPSET = 11
@@ -177,10 +177,10 @@ def read(path: str | Path, shapes: Mapping[str, tuple[int, ...]] | None = None, 
     if not path.is_file():
         near = [str(p) for p in path.parent.glob("*.onnx")] if path.parent.is_dir() else []
         raise ProgramError(f"no file {path}{suggest(str(path), near)}")
-    if path.stat().st_size > MAX_FILE_BYTES:
-        raise ProgramError(f"{path}: {path.stat().st_size} bytes; files of more than {MAX_FILE_BYTES} bytes are refused")
     try:
-        model = onnx.load_model_from_string(path.read_bytes())
+        model = onnx.load_model_from_string(read_bytes(path))
+    except OSError as error:
+        raise ProgramError(f"{path}: {error.strerror}") from error
     except (DecodeError, ValueError) as error:
         raise ProgramError(f"{path}: not an ONNX file, or damaged ({_line(error)})") from error
     if not model.graph.node:

@@ -14,6 +14,7 @@ from typing import Any, NoReturn
 
 from autosched.errors import NotSupportedError, RecordError
 from autosched.records.line import MOST
+from sim.files import read_bytes
 
 FAILED = 1e9  # seconds that AutoTVM writes for a trial that did not run
 _LINE = 1 << 16  # bytes of a record; real ones have 700
@@ -73,7 +74,7 @@ def read(path: str | Path) -> list[Tuned | RecordError]:
         RecordError: it cannot be read.
     """
     try:
-        data = Path(path).read_bytes()
+        data = read_bytes(path)
     except OSError as error:
         raise RecordError(f"{path} cannot be read: {error.strerror}") from error
     found: list[Tuned | RecordError] = []

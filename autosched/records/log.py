@@ -55,12 +55,17 @@ class Log:
         Raises:
             RecordError: not a directory, or missing though it must exist.
         """
+        return Log(Log.place(path, must_exist))
+
+    @staticmethod
+    def place(path: str | Path | None = None, must_exist: bool = False) -> Path:
+        """The directory of a log, which is not read; arguments and errors as of ``open``."""
         directory = DEFAULT if path is None else Path(path)
         if directory.exists() and not directory.is_dir():
             raise RecordError(f"the log {directory} is a file; a log is a directory of writer files")
         if must_exist and path is not None and not directory.exists():
             raise RecordError(f"the log {directory} does not exist")
-        return Log(directory)
+        return directory
 
     # -- reading --------------------------------------------------------------------------------------------------------
 

@@ -8,7 +8,7 @@ import zlib
 from bisect import bisect_left
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, BinaryIO, NamedTuple
 
 from autosched.errors import RecordError
 from autosched.records.line import UnknownRun, open_line, record_of
@@ -20,6 +20,9 @@ TAIL = 256  # bytes before the end of what was read that tell whether a file is 
 _SEAL = re.compile(rb',"crc":"[0-9a-f]{8}"\}')
 _START = re.compile(rb'\{"kind":"')
 AROUND = b" \t\r\x00\xef\xbb\xbf"  # other systems' ends and marks, and what a crash leaves of an unwritten block
+_PIECE = 1 << 24  # bytes that are read at a time
+LONGEST = 1 << 26  # bytes of a line, of which a real one has some thousand; beyond it nothing is looked for
+TOO_LONG = f"a line of more than {LONGEST} bytes"
 _SALVAGE = 1 << 26  # bytes whose checksum is computed to find whole lines in one that is none
 
 
@@ -119,17 +122,16 @@ class LogFile:
             state = self._changed()
             if state is None:
                 return False
+            before = self.lines
             with self.path.open("rb") as file:
                 file.seek(self.offset)
-                data = file.read()
+                self._pieces(file)
         except FileNotFoundError:
             return False  # removed since it was listed
         except OSError as error:
             self.torn = Fault(self.path, 0, f"cannot be read: {error.strerror}")
             return False
         self.stamp = state.st_size, state.st_mtime_ns
-        before = self.lines
-        self.take(data)
         return self.lines != before
 
     def grown(self) -> bool:
@@ -144,16 +146,51 @@ class LogFile:
         same = (state.st_size, state.st_mtime_ns) == self.stamp or state.st_size < self.offset
         return None if same else state
 
+    def _pieces(self, file: BinaryIO) -> None:
+        """Takes in what follows in the open file piece by piece: it may have more than a memory holds, and a line may."""
+        rest = b""
+        while piece := file.read(_PIECE):
+            rest += piece
+            end = rest.rfind(b"\n") + 1
+            self._whole(rest[:end])
+            rest = rest[end:]
+            if len(rest) > LONGEST:
+                if not self._too_long(file, rest):
+                    return
+                rest = b""
+        self.take(rest)
+
+    def _too_long(self, file: BinaryIO, start: bytes) -> bool:
+        """Passes over a line that begins like this; whether it ends, which what somebody still writes does not."""
+        size, last = len(start), start[-TAIL:]
+        while piece := file.readline(_PIECE):
+            size, last = size + len(piece), (last + piece)[-TAIL:]
+            if last.endswith(b"\n"):
+                self.lines += 1
+                self.faults.append(Fault(self.path, self.lines, TOO_LONG))
+                self.tail = last
+                self.offset += size
+                return True
+        self.torn = Fault(self.path, self.lines + 1, TOO_LONG)
+        return False
+
     def take(self, data: bytes) -> None:
         """Takes in what follows in the file, whole lines only."""
+        start = self._whole(data)
+        end = self._last(data[start:], self.offset)
+        self.tail = (self.tail + data[start : start + end])[-TAIL:]
+        self.offset += end
+
+    def _whole(self, data: bytes) -> int:
+        """Takes in the lines that have an end; how many bytes they are."""
         self.torn = None
         start = 0
         while (end := data.find(b"\n", start)) >= 0:
             self._line(data[start:end], self.offset + start)
             start = end + 1
-        start += self._last(data[start:], self.offset + start)
         self.tail = (self.tail + data[:start])[-TAIL:]
         self.offset += start
+        return start
 
     def _last(self, tail: bytes, offset: int) -> int:
         """Reads what follows the last end of a line, as far as it is whole lines whose ends somebody cut off; how many bytes."""
@@ -176,6 +213,9 @@ class LogFile:
         offset += len(raw) - len(raw.lstrip(AROUND))
         raw = raw.strip(AROUND)
         if not raw:
+            return
+        if len(raw) > LONGEST:
+            self.faults.append(Fault(self.path, self.lines, TOO_LONG))
             return
         try:
             obj = open_line(raw)

@@ -15,6 +15,7 @@ from autosched.records.log import Log
 from autosched.records.reading import AROUND, LogFile, salvage
 from autosched.records.record import BestRecord, Run, TrialRecord
 from autosched.records.writer import locked
+from sim import files
 from sim.files import write_bytes
 
 BAD = ".bad"  # beside a repaired file: what was taken out of it
@@ -77,6 +78,8 @@ def _repaired(path: Path) -> Repaired:
             write_bytes(path, _joined(good))
     except OSError as error:
         raise RecordError(f"cannot repair {path}: {error.strerror}") from error
+    except MemoryError:
+        raise RecordError(f"cannot repair {path}: no memory holds it") from None
     return Repaired(path, len(moved), len(newer))
 
 
@@ -135,23 +138,25 @@ def copied(path: Path, into: Path) -> bool:
 
     Raises:
         RecordError: each of the two says something that the other does not.
+        OSError: one of them cannot be read, or has to be looked at as a whole and no memory holds it.
     """
-    data, there = path.read_bytes(), into / path.name
-    old = there.read_bytes() if there.is_file() else b""
-    if old and old.startswith(data):
+    there = into / path.name
+    old = there.is_file() and there.stat().st_size > 0
+    if old and files.begins(path, there):
         return False
-    if not data.startswith(old):
+    if old and not files.begins(there, path):
         # One of them was repaired, or is damaged.
-        new, known = _all_records(data), _all_records(old)
+        data, held = files.read_bytes(path), files.read_bytes(there)
+        new, known = _all_records(data), _all_records(held)
         if new <= known:
             return False
         if not known <= new:
             raise RecordError(f"{path} and {there} are two files of one name")
         lines = {b"", *data.split(b"\n")}
-        if lost := [raw for raw in old.split(b"\n") if raw not in lines and _records(raw.strip(AROUND)) != [raw.strip(AROUND)]]:
+        if lost := [raw for raw in held.split(b"\n") if raw not in lines and _records(raw.strip(AROUND)) != [raw.strip(AROUND)]]:
             _put_beside(there, lost)
     into.mkdir(parents=True, exist_ok=True)
-    write_bytes(there, data)
+    files.copy(path, there)
     return True
 
 

@@ -14,10 +14,12 @@ from sim import isa
 from sim.config import SEMANTICS, VTAConfig, loads_widen, mode_of, multiplies, shifts_by_tensors
 from sim.encoding import Usable, usable
 from sim.errors import SimError
+from sim.files import read_bytes
 from sim.legality import check_semantics, check_size
 from sim.presets import TARGETS
 
 SCOPES = SRAM_SCOPES
+MAX_BYTES = 1 << 20  # of a target file; one has a few lines
 # What the machine calls them.
 MEMORY_TYPES: dict[str, int] = {INP: isa.MEM_INP, WGT: isa.MEM_WGT, ACC: isa.MEM_ACC}
 
@@ -153,15 +155,23 @@ def _lookup(target: str | Path) -> Target:
     path = Path(target)
     if not path.is_file():
         if path.suffix == ".json" or "/" in text:
-            what = "a directory, expected a JSON file" if path.is_dir() else "no such file"
-            raise ProgramError(f"target file {text}: {what}")
+            raise ProgramError(f"target file {text}: {_no_file(path)}")
         raise UnknownNameError("target", text, TARGETS)
     return _from_file(path)
 
 
+def _no_file(path: Path) -> str:
+    """What a path is that is no file to be read."""
+    if path.is_dir():
+        return "a directory, expected a JSON file"
+    if path.exists():
+        return "no regular file (a pipe or a device), expected a JSON file"
+    return "a link that leads nowhere" if path.is_symlink() else "no such file"
+
+
 def _from_file(path: Path) -> Target:
     try:
-        data = json.loads(path.read_text(encoding="utf-8"))
+        data = json.loads(read_bytes(path, MAX_BYTES).decode("utf-8"))
     except OSError as error:
         raise ProgramError(f"target file {path}: {error.strerror or error}") from None
     except RecursionError:

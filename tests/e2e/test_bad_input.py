@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import pickle
 import re
 import subprocess
@@ -147,6 +148,32 @@ def test_a_machine_that_cannot_be_read(text: str, said: str, tmp_path: Path, her
 def test_a_program_file_without_programs(text: str, said: str, tmp_path: Path, here: Here) -> None:
     (tmp_path / "p.json").write_text(text)
     assert said in refused(here("sim", "p.json", cwd=tmp_path))
+
+
+def test_files_that_no_memory_holds_are_one_line(tmp_path: Path, here: Here) -> None:
+    with (tmp_path / "huge.json").open("wb") as file:
+        file.truncate(1 << 43)
+    (tmp_path / "huge.onnx").symlink_to("huge.json")
+    (tmp_path / "p.json").write_text("{}")
+    for words, said in (
+        ("space t2 --target huge.json", "target file huge.json: more than 1048576 bytes"),
+        ("sim huge.json", "huge.json: more than 536870912 bytes"), ("compare huge.json p.json", "more than 536870912 bytes"),
+        ("db import huge.json --log log", "huge.json cannot be read: more than 536870912 bytes"),
+        ("run huge.onnx", "huge.onnx: more than 536870912 bytes"),
+    ):
+        assert said in refused(here(*words.split(), cwd=tmp_path)), words
+
+
+def test_a_machine_that_is_a_pipe_or_leads_nowhere_is_called_so(tmp_path: Path, here: Here) -> None:
+    os.mkfifo(tmp_path / "pipe.json")
+    (tmp_path / "loop").symlink_to("loop")
+    for name, said in (("pipe.json", "no regular file (a pipe or a device)"), ("/dev/null", "no regular file"),
+                       ("./loop", "a link that leads nowhere"), ("./none", "no such file")):
+        assert f"target file {name}: {said}" in refused(here("space", "t2", "--target", name, cwd=tmp_path))
+    (tmp_path / "m").write_text("{}")
+    (tmp_path / "link").symlink_to("m")
+    assert here("list", "targets", cwd=tmp_path).returncode == Exit.OK
+    assert here("space", "t2", "--top", "1", "--sample", "8", "--target", "./link", cwd=tmp_path).returncode == Exit.OK
 
 
 def test_a_machine_that_is_a_folder_is_called_one(tmp_path: Path, here: Here) -> None:

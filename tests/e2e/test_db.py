@@ -70,6 +70,10 @@ def test_logs_are_merged_once(log: Path, tmp_path: Path, capsys: pytest.CaptureF
     assert "1 file copied" in said(capsys, "merge", log, "--log", into)[1] and path.read_bytes() == whole
     shutil.rmtree(into)
     assert said(capsys, "merge", log, tmp_path / "none", "--log", into)[0] == Exit.BAD_INPUT and not into.exists()
+    (tmp_path / "file").touch()
+    for words in ((tmp_path / "file", "--log", into), (log, "--log", tmp_path / "file")):
+        code, _, err = said(capsys, "merge", *words)
+        assert code == Exit.BAD_INPUT and f"the log {tmp_path / 'file'} is a file; a log is a directory" in err
 
 
 def test_files_that_were_repaired_are_merged_and_two_of_one_name_stop_no_other(

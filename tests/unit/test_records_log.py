@@ -446,6 +446,41 @@ def test_any_bytes_are_read_without_an_error(tmp_path_factory: pytest.TempPathFa
 # -- folders and files --------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("piece", [1, 100, 4096])
+def test_a_file_is_read_in_pieces(piece: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = write(tmp_path, TRIAL, replace(TRIAL, trial=8, cycles=474_000, point=(2,)), BEST, PROGRAM)
+    whole = path.read_bytes()
+    path.write_bytes(whole + b"junk\n\n" + whole[:-1])
+    once = Log.open(tmp_path)
+    monkeypatch.setattr(reading, "_PIECE", piece)
+    log = Log.open(tmp_path)
+    assert (log.digest(), log.counts(), log.tasks(), log.damage) == (once.digest(), once.counts(), once.tasks(), once.damage)
+    assert list(log.all_bests()) == list(once.all_bests()) and known(log) == known(once) and len(once.damage) == 1
+
+
+@pytest.mark.parametrize("piece", [100, 1 << 24])
+def test_a_line_that_no_memory_holds_costs_itself(piece: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = write(tmp_path, TRIAL, BEST)
+    whole = path.read_bytes()
+    monkeypatch.setattr(reading, "_PIECE", piece)
+    monkeypatch.setattr(reading, "LONGEST", max(map(len, whole.split(b"\n"))))
+    said = f":4: a line of more than {1 << 26} bytes"
+    long = b"y" * (reading.LONGEST + 250)
+    path.write_bytes(whole + long + b"\n" + whole)
+    log = Log.open(tmp_path)
+    (fault,) = log.damage
+    assert str(fault).endswith(said) and log.counts() == {(W, H, "1.1"): 2}
+    assert [best.cycles for best in log.all_bests()] == [BEST.cycles]
+    assert log._files[path].offset == path.stat().st_size and path.read_bytes().endswith(log._files[path].tail)
+    # One that is still being written is read again, and what follows it.
+    path.write_bytes(whole + long)
+    log = Log.open(tmp_path)
+    assert str(log.damage[0]).endswith(said) and log.counts() == {(W, H, "1.1"): 1}
+    with path.open("ab") as file:
+        file.write(b"\n" + whole)
+    assert log.refresh() and [str(f).endswith(said) for f in log.damage] == [True] and log.counts() == {(W, H, "1.1"): 2}
+
+
 def test_a_log_that_is_a_file_or_missing_is_named(tmp_path: Path) -> None:
     (tmp_path / "f").write_text("")
     with pytest.raises(RecordError, match="is a file"):

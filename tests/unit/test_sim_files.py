@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from sim.files import write_bytes, write_text
+from sim import files
+from sim.files import begins, copy, read_bytes, write_bytes, write_text
 
 
 def test_a_file_is_made_and_replaced(tmp_path: Path) -> None:
@@ -30,6 +31,33 @@ def test_a_link_stays_one(tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to(tmp_path / "real")
     write_text(tmp_path / "link", "new")
     assert (tmp_path / "link").is_symlink() and (tmp_path / "real").read_text() == "new"
+
+
+def test_no_more_is_read_than_is_allowed(tmp_path: Path) -> None:
+    (tmp_path / "f").write_bytes(b"x" * 3_000_000)
+    assert read_bytes(tmp_path / "f", 3_000_000) == b"x" * 3_000_000 and read_bytes("/dev/null") == b""
+    for path in (tmp_path / "f", "/dev/zero"):
+        with pytest.raises(OSError, match="more than 2999999 bytes") as caught:
+            read_bytes(path, 2_999_999)
+        assert caught.value.filename == str(path)
+    # No memory is asked for, for what a file only says that it has.
+    with (tmp_path / "huge").open("wb") as file:
+        file.truncate(1 << 43)
+    with pytest.raises(OSError, match="more than 536870912 bytes"):
+        read_bytes(tmp_path / "huge")
+
+
+def test_a_copy_is_made_piece_by_piece(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(files, "PIECE", 4)
+    (tmp_path / "f").write_bytes(b"0123456789")
+    copy(tmp_path / "f", tmp_path / "g")
+    assert (tmp_path / "g").read_bytes() == b"0123456789"
+    for other, is_begin in ((b"", True), (b"01234567", True), (b"01234x", False), (b"0123456789", True), (b"01234567890", False)):
+        (tmp_path / "g").write_bytes(other)
+        assert begins(tmp_path / "g", tmp_path / "f") is is_begin
+    with pytest.raises(OSError, match="No such file") as caught:
+        copy(tmp_path / "none", tmp_path / "g")
+    assert caught.value.filename == str(tmp_path / "none")
 
 
 def test_a_link_that_leads_to_itself_stays_one_too(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from sim import isa, program
+from sim import files, isa
 from sim.config import VTAConfig
 from sim.errors import ProgramError, UnknownTargetError
 from sim.machine import run
@@ -185,8 +185,8 @@ def test_files_that_cannot_be_read(tmp_path, monkeypatch):
     (tmp_path / "latin.json").write_bytes(b'{"config": "\xe4"}')
     with pytest.raises(ProgramError, match="not UTF-8 text at byte 12"):
         load_file(tmp_path / "latin.json")
-    monkeypatch.setattr(program, "MAX_FILE_BYTES", 4)
-    with pytest.raises(ProgramError, match=r"latin\.json: 15 bytes; program files have at most 4"):
+    monkeypatch.setattr(files, "MAX_FILE_BYTES", 4)
+    with pytest.raises(ProgramError, match=r"latin\.json: more than 4 bytes"):
         load_file(tmp_path / "latin.json")
 
 
