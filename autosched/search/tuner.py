@@ -157,7 +157,9 @@ def search(
         sampler: its name, as of ``tune``.
     """
     log.prepare()
-    return _Run(task, target, trials, seed, log, True, sampler, None, 0.0, None, None, space, ()).search(pool, 1)
+    run = _Run(task, target, trials, seed, log, True, sampler, None, 0.0, None, None, space, ())
+    run.kept = False
+    return run.search(pool, 1)
 
 
 def without_search(
@@ -195,6 +197,7 @@ class _Run:
     ) -> None:
         self.begun = self.since = time.monotonic()
         self.task, self.target, self.trials, self.log = task, target, trials, log
+        self.kept = True  # whether the log outlives the run
         self.timeout, self.gap, self.patience, self.listener = timeout, gap, patience, listener
         self.space = space if isinstance(space, Space) else Space(task.func, target, fixed=space)
         require_lowerable(self.space)
@@ -261,7 +264,8 @@ class _Run:
 
     def _so_far(self) -> str:
         best = f"its best so far has {self.best[0]:,} cycles".replace(",", " ") if self.best else "nothing was found so far"
-        return f"{self.task.name}: {len(self.history)} of {self.trials} trials, {best}; the log is {self.log.directory}"
+        where = f"; the log is {self.log.directory}" if self.kept else ""
+        return f"{self.task.name}: {len(self.history)} of {self.trials} trials, {best}{where}"
 
     def _loop(self, pool: MeasurePool) -> str:
         """Batch after batch, to the stop rule that is returned."""

@@ -119,6 +119,21 @@ def test_workers_ignore_ctrl_c_and_end_with_the_command(tmp_path: Path, command:
     ends_in_order(process, signal.SIGTERM, tmp_path, command)
 
 
+@pytest.mark.parametrize(("words", "kept"), [(("tune",), True), (("oracle", "--simulations", "1"), False)], ids=["tune", "other"])
+def test_a_log_is_named_where_it_is_kept(
+    words: tuple[str, ...], kept: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: Command
+) -> None:
+    """The runs of an oracle have a log that is gone with them."""
+    def interrupted(*_: object) -> str:
+        raise KeyboardInterrupt
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("autosched.search.tuner._Run._loop", interrupted)
+    code, out, err = command(words[0], "dense:m=1,k=16,n=16,bias=0", *words[1:], "--trials", "4", "--jobs", "1")
+    assert (code, out) == (130, "") and "0 of 4 trials, nothing was found so far" in err
+    assert err.endswith(f"; the log is {Path('tuning_logs') / 'runs'}\n") is kept and ("log is" in err) is kept
+
+
 @pytest.mark.parametrize("moment", list(MOMENTS)[1:])
 def test_a_killed_command_leaves_no_process_and_no_shared_memory(moment: str, tmp_path: Path) -> None:
     process = start(tmp_path)
