@@ -16,6 +16,8 @@ from autosched.cli.outputs import require_outputs
 from autosched.cli.tables import number, percent, print_json, print_table, tell
 from autosched.errors import ProgramError
 
+REASONS = 10  # that are told why records are left out
+
 if TYPE_CHECKING:
     from autosched.records import Log
     from autosched.report.imported import Imported
@@ -98,12 +100,13 @@ def bring_in(args: argparse.Namespace) -> int:
 
     target = get_target(args.target)
     log = Log.open(args.log)
+    rows = bring_in(args.file, target, log, Known.open(target, log if args.log is not None else None), _tuning(args))
     log.prepare()
-    found = list(bring_in(args.file, target, log, Known.open(target, log if args.log is not None else None), _tuning(args)))
+    found = list(rows)
     if args.format == "json":
         print_json(as_json(found))
     else:
-        _print(found)
+        _print(found, args.file)
     return Exit.PARTIAL if any(i.mine and i.theirs is None for i in found) else Exit.OK
 
 
@@ -124,7 +127,9 @@ def _tuning(args: argparse.Namespace) -> Callable[[Workload], int | None] | None
     return search
 
 
-def _print(found: list[Imported]) -> None:
+def _print(found: list[Imported], path: str) -> None:
+    from autosched.report.imported import NONE
+
     shown = [i for i in found if i.mine]
     if shown:
         print_table(
@@ -133,12 +138,18 @@ def _print(found: list[Imported]) -> None:
             [[str(i.line), i.workload, number(i.theirs), number(i.ours), number(i.bound), percent(i.gap), percent(i.our_gap),
               i.explain] for i in shown])
         print()
-    others: dict[str, int] = {}
+    others: dict[tuple[bool, str], list[int]] = {}
     for i in found:
         if not i.mine:
-            others[i.explain] = others.get(i.explain, 0) + 1
-    for reason, n in others.items():
-        tell(f"{number(n)} record{'s' if n > 1 else ''} {reason}")
+            others.setdefault((i.workload == NONE, i.explain), []).append(i.line)
+    for (broken, reason), lines in list(others.items())[:REASONS]:
+        s = "s" if len(lines) > 1 else ""
+        if broken:
+            tell(f"{number(len(lines))} line{s} skipped: {reason} ({'the first is ' if s else ''}{path}:{lines[0]})")
+        else:
+            tell(f"{number(len(lines))} record{s} {reason}")
+    if rest := sum(len(lines) for lines in list(others.values())[REASONS:]):
+        tell(f"and {number(rest)} more, for other reasons")
     made = sum(i.theirs is not None for i in shown)
     both = [(i.theirs, i.ours) for i in shown if i.theirs is not None and i.ours is not None]
     tell(f"{number(made)} of {number(len(shown))} records for this machine became schedules"

@@ -14,6 +14,7 @@ from typing import Any, NoReturn
 
 from autosched.errors import NotSupportedError, RecordError
 from autosched.records.line import MOST
+from autosched.records.reading import Fault
 from sim.files import read_bytes
 
 FAILED = 1e9  # seconds that AutoTVM writes for a trial that did not run
@@ -64,8 +65,8 @@ class Tuned:
     seconds: float | None
 
 
-def read(path: str | Path) -> list[Tuned | RecordError]:
-    """The records of a file in order; in the place of one that is none, the reason.
+def read(path: str | Path) -> list[Tuned | Fault]:
+    """The records of a file in order; in the place of one that is none, its line and the reason.
 
     Args:
         path: the file; lines that begin with ``#`` are remarks.
@@ -77,7 +78,7 @@ def read(path: str | Path) -> list[Tuned | RecordError]:
         data = read_bytes(path)
     except OSError as error:
         raise RecordError(f"{path} cannot be read: {error.strerror}") from error
-    found: list[Tuned | RecordError] = []
+    found: list[Tuned | Fault] = []
     for number, raw in enumerate(data.splitlines(), 1):
         line = raw.strip()
         if not line or line.startswith(b"#"):
@@ -85,7 +86,7 @@ def read(path: str | Path) -> list[Tuned | RecordError]:
         try:
             found.append(replace(_record(line), line=number))
         except RecordError as error:
-            found.append(RecordError(f"{path}:{number}: {error}"))
+            found.append(Fault(Path(path), number, str(error)))
     return found
 
 

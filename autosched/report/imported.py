@@ -18,6 +18,7 @@ from autosched.errors import AutoschedError, NotSupportedError, RecordError
 from autosched.measure import Candidate, gap, measure
 from autosched.records import Known, Log
 from autosched.records.autotvm import Hardware, Tuned, read, spec_of
+from autosched.records.reading import Fault
 from autosched.search.journal import Journal
 from autosched.target import Target
 from autosched.workloads import Workload, names, workload
@@ -31,6 +32,7 @@ AXES = {
     "dense": {"tile_b": "m", "tile_co": "n", "tile_ci": "k"},
 }
 THREADS = ("oc_nthread", "h_nthread")
+NONE = "-"  # in place of a workload, where a line is no record
 
 
 @dataclass(frozen=True)
@@ -73,7 +75,7 @@ class Imported:
 def bring_in(
     path: str | Path, target: Target, log: Log, known: Known, search: Callable[[Workload], int | None] | None = None
 ) -> Iterator[Imported]:
-    """The records of a file one by one; schedules of the target's machine are simulated, and written into a log.
+    """The records of a file, which is read at once, one by one; schedules of the target's machine are simulated and logged.
 
     Args:
         path: an AutoTVM log of version 0.2.
@@ -83,14 +85,25 @@ def bring_in(
         search: finds a schedule of what is not known, and says its cycles.
 
     Raises:
-        RecordError: the file cannot be read, or the log not be written.
+        RecordError: the file cannot be read or holds no record, or the log cannot be written.
     """
+    records = read(path)
+    if not any(isinstance(record, Tuned) for record in records):
+        why = f"; {records[0]}" if records else ""
+        raise RecordError(f"{path} holds no record of AutoTVM, version 0.2{why}")
+    return _each(records, Path(path).name, target, log, known, search)
+
+
+def _each(
+    records: list[Tuned | Fault], source: str, target: Target, log: Log, known: Known,
+    search: Callable[[Workload], int | None] | None,
+) -> Iterator[Imported]:
     mine = hardware_of(target)
     spelled = {workload(n, mine.batch, mine.block).spec: n for n in names()}
     ours: dict[str, int | None] = {}
-    for record in read(path):
-        if isinstance(record, RecordError):
-            yield Imported(0, "-", False, None, None, None, None, str(record))
+    for record in records:
+        if isinstance(record, Fault):
+            yield Imported(record.line, NONE, False, None, None, None, None, record.reason)
             continue
         said = _elsewhere(record, mine)
         if said:
@@ -105,7 +118,7 @@ def bring_in(
         if task.key not in ours:
             best = known.best(task.key, target.key())
             ours[task.key] = best.cycles if best is not None else search(task) if search is not None else None
-        yield _brought(record, task, target, log, ours[task.key], Path(path).name)
+        yield _brought(record, task, target, log, ours[task.key], source)
 
 
 def hardware_of(target: Target) -> Hardware:

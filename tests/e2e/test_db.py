@@ -279,6 +279,15 @@ def test_trials_as_studies_that_optuna_opens(name: str, log: Path, tmp_path: Pat
     assert code == Exit.BAD_INPUT and "exists already" in err
 
 
+@pytest.mark.parametrize("text", [b"", b"# a remark\n", b"{\nnot json\n", bytes(range(256)) * 64, b"[1, 2]\n{}\n"])
+def test_what_holds_no_record_is_one_line(text: bytes, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "a.log").write_bytes(text)
+    for words in ((), ("--format", "json")):
+        code, out, err = said(capsys, "import", tmp_path / "a.log", "--log", tmp_path / "log", *words)
+        assert (code, out) == (Exit.BAD_INPUT, "") and err.count("\n") == 1
+        assert f"{tmp_path / 'a.log'} holds no record of AutoTVM, version 0.2" in err and not (tmp_path / "log").exists()
+
+
 @pytest.mark.usefixtures("brief")
 def test_an_import_is_a_table_of_theirs_and_ours(log: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     target = "ext_dev -device=vta -keys=cpu -model=pynq_1x16_i8w8a32_15_15_18_17"
@@ -291,6 +300,10 @@ def test_an_import_is_a_table_of_theirs_and_ours(log: Path, tmp_path: Path, caps
     shutil.copytree(log, into)
     code, out, _ = said(capsys, "import", tmp_path / "a.log", "--log", into)
     assert code == Exit.OK and "1 record for a VTA of 4x8" in out and "1 of 1 records for this machine became schedules" in out
+    (tmp_path / "mixed.log").write_text("\n".join(["{", lines[1], "[", "[]", *(f'{{"a": {k}}}' for k in range(9)), "{"]))
+    code, out, _ = said(capsys, "import", tmp_path / "mixed.log", "--log", into)
+    assert code == Exit.OK and f"3 lines skipped: not JSON (the first is {tmp_path / 'mixed.log'}:1)\n" in out
+    assert "10 lines skipped: not a record of AutoTVM" in out and "1 record for a VTA of 4x8" in out and out.count("\n") == 4
     search = ("--log", tmp_path / "other", "--tune", "3", "--jobs", "1")
     code, out, _ = said(capsys, "import", tmp_path / "a.log", *search, "--format", "json")
     first, second = json.loads(out)

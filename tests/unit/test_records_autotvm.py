@@ -12,6 +12,7 @@ from autosched.errors import NotSupportedError, RecordError
 from autosched.kernel import build
 from autosched.records import Known, Log
 from autosched.records.autotvm import Hardware, Tuned, read, spec_of
+from autosched.records.reading import Fault
 from autosched.report import account
 from autosched.report.imported import Imported, bring_in
 from autosched.target import get_target
@@ -136,7 +137,7 @@ def test_what_is_no_record_is_named_with_its_line(line: str, why: str, tmp_path:
     (tmp_path / "a.log").write_text(f"{record()}\n\n{line}\n{record()}\n")
     first, broken, last = read(tmp_path / "a.log")
     assert isinstance(first, Tuned) and isinstance(last, Tuned) and (first.line, last.line) == (1, 4)
-    assert isinstance(broken, RecordError) and f"a.log:3: {why}" in str(broken)
+    assert isinstance(broken, Fault) and f"a.log:3: {why}" in str(broken)
 
 
 def test_what_a_record_says(tmp_path: Path) -> None:
