@@ -205,11 +205,13 @@ def _images(words: list[str], net: Taken, seed: int) -> tuple[dict[str, Any], An
                 named = {net.inputs[0]: rest[0]}
             if not named:
                 raise ProgramError(f"{path} holds {', '.join(data) or 'nothing'}; the network takes {', '.join(net.inputs)}")
-            found.update(named)
         elif name or len(net.inputs) == 1:
-            found[name or net.inputs[0]] = data
+            named = {name or net.inputs[0]: data}
         else:
             raise ProgramError(f"which input is {path}? Write NAME={path}; the network takes {', '.join(net.inputs)}")
+        if twice := named.keys() & found.keys():
+            raise ProgramError(f"--input: {min(twice)} is given twice")
+        found.update(named)
     if words:
         return found, labels
     rng = np.random.default_rng(seed)

@@ -171,12 +171,14 @@ def parse_pairs(pairs: list[str], what: str) -> dict[str, str]:
     """``name=value`` words as a dict.
 
     Raises:
-        ProgramError: a word without ``=``, or with nothing on a side of it.
+        ProgramError: a word without ``=``, with nothing on a side of it, or with a name that another one has.
     """
-    found = {}
+    found: dict[str, str] = {}
     for pair in pairs:
         name, mark, value = pair.partition("=")
         if not mark or not name.strip() or not value.strip():
-            raise ProgramError(f"{what} {pair!r}: expected name=value")
+            raise ProgramError(f"{what} {shortened(pair, 60)!r}: expected name=value")
+        if name in found:
+            raise ProgramError(f"{what}: {shortened(name, 60)} is given twice")
         found[name] = value
     return found

@@ -94,6 +94,8 @@ BAD = [
     (("apply", SMALL, "--log", "LOG", "--input", "dat=x.npy"), "unknown input 'dat'; did you mean 'data'?"),
     (("apply", SMALL, "--log", "LOG", "--input", "data"), "expected name=value"),
     (("apply", SMALL, "--log", "LOG", "--input", "data=pyproject.toml"), "not a NumPy array file"),
+    (("apply", SMALL, "--log", "LOG", "--input", "data=a.npy", "--input", "data=b.npy"), "--input: data is given twice"),
+    (("run", "x.onnx", "--shape", "x=1,2", "--shape", "x=1,3"), "--shape: x is given twice"),
     (("sim", "no_such_file.json"), "no_such_file.json"),
     (("sim", "pyproject.toml"), "pyproject.toml"),
     (("sim", "tests/data/rtl_cycles.json", "--only", "unit00"), "unknown program 'unit00'; did you mean 'unit"),

@@ -142,6 +142,7 @@ def test_quantize(tmp_path: Path, autosched: Command) -> None:
     (("run", EXAMPLES / "digits_q.onnx", "--input", EXAMPLES / "digits.onnx"), "is not a NumPy file"),
     (("run", EXAMPLES / "digits_q.onnx", "--input", "imag=x.npy"), "did you mean 'image'"),
     (("run", EXAMPLES / "digits_q.onnx", "--input", EXAMPLES / "none.npy"), "no file"),
+    (("run", EXAMPLES / "digits_q.onnx", *2 * ("--input", EXAMPLES / "digits_test.npz")), "--input: image is given twice"),
     (("run", EXAMPLES / "digits_q.onnx", "--rounding", "even"), "unknown --rounding 'even'; known: half-up, floor"),
     (("run", EXAMPLES / "digits_q.onnx", "--shape", "image=1,x"), "expected positive extents"),
     (("run", EXAMPLES / "digits_q.onnx", "--shape", "image=2,1,9,9"), "input 'image' is [1,1,8,8]"),
