@@ -265,17 +265,19 @@ class UnknownNameError(AutoschedError):
         what: kind of thing, e.g. ``workload``, ``target``, ``block``.
         name: the name that was asked for.
         known: the names that exist.
+        most: of so many names all are listed where none is near.
     """
 
-    def __init__(self, what: str, name: str, known: Iterable[str] = ()) -> None:
+    def __init__(self, what: str, name: str, known: Iterable[str] = (), most: int = 12) -> None:
         known = tuple(known)
-        super().__init__(what, name, known)
+        super().__init__(what, name, known, most)
         self.what = what
         self.name = name
         self.known = known
+        self.most = most
 
     def __str__(self) -> str:
-        return f"unknown {self.what} {self.name!r}{suggest(self.name, self.known)}"
+        return f"unknown {self.what} {shortened(self.name, 120)!r}{suggest(self.name, self.known, most=self.most)}"
 
 
 def shortened(text: str, width: int) -> str:
@@ -309,21 +311,25 @@ def folded(lines: list[str], most: int) -> list[str]:
     return [lines[0], *("  " + "; ".join(line.strip() for line in rest[k:k + per]) for k in range(0, len(rest), per))]
 
 
-def suggest(name: str, known: Iterable[str], limit: int = 3) -> str:
+def suggest(name: str, known: Iterable[str], limit: int = 3, most: int = 12) -> str:
     """The tail of an error line that proposes the nearest valid names.
 
     Args:
         name: what was given.
         known: the valid names.
         limit: at most so many proposals.
+        most: of so many names all are listed where none is near.
 
     Returns:
         ``"; did you mean 'a' or 'b'?"``, ``"; known: ..."`` for short lists, or an empty string.
     """
     known = list(dict.fromkeys(map(str, known)))
     near = difflib.get_close_matches(str(name), known, n=limit, cutoff=0.5)
+    if not near and (low := str(name).lower()) != name:
+        # Typed in capitals; names that are spelled with them have been looked at.
+        near = difflib.get_close_matches(low, known, n=limit, cutoff=0.5)
     if near:
         return "; did you mean " + " or ".join(repr(n) for n in near) + "?"
-    if 0 < len(known) <= 12:
+    if 0 < len(known) <= most:
         return "; known: " + ", ".join(known)
     return ""

@@ -80,7 +80,7 @@ class Space:
         """Takes the decisions that are made already."""
         for name, value in fixed.items():
             if name not in self.names:
-                raise UnknownNameError("decision", name, self.names)
+                raise UnknownNameError("decision", name, self.names, self.width)
             at = self.names.index(name)
             values = self.choices[at].tolist()
             if value not in values:
@@ -620,7 +620,7 @@ class Space:
             if name == "sketch":
                 continue
             if name not in names:
-                raise UnknownNameError("decision", name, ["sketch", *names])
+                raise UnknownNameError("decision", name, ["sketch", *names], self.width)
             column = names.index(name)
             choices = columns[column].choices
             if value not in choices:

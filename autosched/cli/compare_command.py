@@ -12,13 +12,14 @@ from autosched.cli.exit_codes import Exit
 from autosched.cli.log_commands import best_of
 from autosched.cli.options import Parser, add_format, add_log, add_target, named
 from autosched.cli.tables import number, percent, print_json, print_table, tell
-from autosched.errors import ProgramError
+from autosched.errors import ProgramError, suggest
 
 if TYPE_CHECKING:
     from autosched.records import BestRecord
     from autosched.report.worth import Step
     from autosched.target import Target
     from autosched.workloads import Workload
+    from sim.program import Program
 
 
 def _options(p: Parser) -> None:
@@ -60,6 +61,10 @@ def compare(args: argparse.Namespace) -> int:
         return _machines(args)
     for text, kind in zip((args.first, args.second), kinds):
         if kind in ("log", "target"):
+            for other, form in zip((args.first, args.second), kinds):
+                if form == "program":
+                    # One that cannot be read says so, whatever it was meant to be.
+                    _programs(other)
             raise ProgramError(f"{text} is a {kind}, the other one is none; compare two of a kind")
     return _schedules(args)
 
@@ -80,6 +85,9 @@ def _kind(text: str) -> str:
         except (ValueError, RecursionError):
             return "program"
         return "program" if not isinstance(data, dict) or "programs" in data else "target"
+    if path.suffix == ".json":
+        near = [str(p) for p in path.parent.glob("*.json")] if path.parent.is_dir() else []
+        raise ProgramError(f"no file {text}{suggest(text, near)}")
     return "schedule"
 
 
@@ -114,10 +122,10 @@ def _side(text: str, args: argparse.Namespace) -> Side:
     from autosched.report import account, figures, of_run
 
     if _kind(text) == "program":
-        from autosched.cli.sim_command import load, record
+        from autosched.cli.sim_command import record
         from sim.stats import summarize
 
-        programs = load(text, None, None)
+        programs = _programs(text)
         if len(programs) != 1:
             raise ProgramError(f"{text} has {len(programs)} programs; compare takes files of one")
         program, semantics = programs[0]
@@ -137,6 +145,12 @@ def _side(text: str, args: argparse.Namespace) -> Side:
     title = f"{name} on {target.name}" + (f", log {chosen.log}" if chosen.log else "")
     found = account(kernel)
     return Side(title, figures(found), of_run(found.stats), (task, target, best))
+
+
+def _programs(path: str) -> list[tuple[Program, str]]:
+    from autosched.cli.sim_command import load
+
+    return load(path, None, None)
 
 
 def _decisions(one: Side, two: Side) -> list[Step]:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from autosched.cli.exit_codes import Exit
 from autosched.cli.options import Parser
-from autosched.errors import NotSupportedError
+from autosched.errors import NotSupportedError, ProgramError
 
 SHELLS = ("bash", "zsh", "tcsh")
 # What an argument names, by its name in the parsers; the other ones are completed by their choices alone.
@@ -37,6 +37,15 @@ def show_help(args: argparse.Namespace) -> int:
     """Prints what ``COMMAND --help`` does."""
     from autosched.cli.commands import build_parser
 
+    # Help is given before what stands behind a command is looked at.
+    at: argparse.ArgumentParser = build_parser(args.topic)
+    for place, word in enumerate(args.topic):
+        sub = next((a for a in at._actions if isinstance(a, argparse._SubParsersAction)), None)
+        if sub is None:
+            raise ProgramError(f"unknown word {word!r} behind {at.prog!r}; write autosched help {' '.join(args.topic[:place])}")
+        if word not in sub.choices:
+            break  # the parser names the nearest
+        at = sub.choices[word]
     words = [*args.topic, "--help"]
     build_parser(words).parse_args(words)
     return Exit.OK  # not reached: argparse ends the process after a help

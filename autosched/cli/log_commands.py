@@ -13,7 +13,7 @@ from typing import Any
 from autosched.cli.commands import tune_hint
 from autosched.cli.exit_codes import Exit
 from autosched.cli.host_work import host_work, tell_host_work
-from autosched.cli.network_commands import add_network, is_network, network_file
+from autosched.cli.network_commands import add_network, is_network, network_file, read_arrays
 from autosched.cli.network_commands import export as export_network
 from autosched.cli.network_commands import load as load_network
 from autosched.cli.options import Parser, add_format, add_log, add_target, file, named, parse_pairs, seed
@@ -223,10 +223,11 @@ def apply(args: argparse.Namespace) -> int:
     for name, path in parse_pairs(args.input, "--input").items():
         if name not in names:
             raise UnknownNameError("input", name, names)
-        try:
-            inputs[names.index(name)] = np.load(path, allow_pickle=False)
-        except (ValueError, EOFError, MemoryError) as error:  # the last where the file says that it holds what no memory does
-            raise ProgramError(f"input {name}: {path} is not a NumPy array file ({error})") from error
+        data = read_arrays(path)
+        if isinstance(data, dict):
+            held = ", ".join(data) or "nothing"
+            raise ProgramError(f"input {name}: {path} is an archive of {held}; give one array, a .npy file")
+        inputs[names.index(name)] = data
     result = np.asarray(kernel(*inputs))
     packed = all(np.ndim(a) == b.ndim for a, b in zip(inputs, task.func.buffers))
     equal = bool(np.array_equal(result, task.reference(*inputs))) if packed else None

@@ -27,10 +27,11 @@ def _options(p: Parser) -> None:
     add_target(p)
     p.add_argument("--trials", type=positive, default=64, metavar="N", help="distinct points per workload (default 64)")
     p.add_argument("--jobs", type=positive, metavar="N", help="worker processes (default: one per core)")
-    p.add_argument("--executor", metavar="NAME",
+    p.add_argument("--executor", type=named, metavar="NAME",
                    help="where candidates are measured: loky (processes of this machine; default for several jobs), serial "
                         "(this process; default for one job), dask")
-    p.add_argument("--scheduler", metavar="ADDRESS", help="a Dask scheduler, e.g. tcp://host:8786, whose workers measure")
+    p.add_argument("--scheduler", type=named, metavar="ADDRESS",
+                   help="a Dask scheduler, e.g. tcp://host:8786, whose workers measure")
     p.add_argument("--seed", type=seed, default=0, metavar="N", help="same seed, same trials (default 0)")
     add_log(p)
     p.add_argument("--cold", action="store_true", help="do not start from the best schedules in the log")

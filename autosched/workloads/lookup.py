@@ -66,6 +66,8 @@ def workload(name: str, batch: int = 1, block: int = 16) -> Workload:
         return from_file(text, *text.rsplit(":", 1))
     if text.endswith(".py"):
         raise ProgramError(f"{text}: say which of its programs, as in {text}:main")
+    if text.lower().endswith(".onnx"):
+        raise ProgramError(f"{text!r} is a network, not one workload; tune, run, best, report and export take such files")
     return named_workload(text, batch, block)
 
 
@@ -90,6 +92,8 @@ def named_workload(name: str, batch: int = 1, block: int = 16) -> Workload:
         if text in NETWORKS:
             layers = ", ".join(layer for layer, _ in NETWORKS[text])
             raise ProgramError(f"{text!r} is a network of {len(NETWORKS[text])} workloads, not one; name one of them: {layers}")
+        if colon and re.fullmatch(r"\w+", kind):
+            raise UnknownNameError("operator", kind, OPERATORS)
         raise UnknownNameError("workload", text, (*ALIASES, *NETWORKS, *(f"{o}:" for o in OPERATORS)))
     return _build(text, kind, OPERATORS[kind](**_parameters(kind, rest)), batch, block)
 
@@ -137,6 +141,7 @@ def _parameters(kind: str, text: str) -> dict[str, Any]:
     """``a=1,b=x`` as keyword arguments of an operator, checked against its fields."""
     fields = {f.name: f for f in dataclasses.fields(OPERATORS[kind])}
     given: dict[str, Any] = {}
+    said = []
     for item in filter(None, (part.strip() for part in text.split(","))):
         key, equals, value = (s.strip() for s in item.partition("="))
         if key not in fields:
@@ -146,9 +151,10 @@ def _parameters(kind: str, text: str) -> dict[str, Any]:
         if key in given:
             raise ProgramError(f"{kind}: {key} is given twice")
         given[key] = _value(kind, key, value)
+        said.append(f"{key}={value}")
     missing = [n for n, f in fields.items() if f.default is dataclasses.MISSING and n not in given]
     if missing:
-        raise ProgramError(f"{kind}: {', '.join(missing)} missing; write {kind}:{','.join(f'{n}=' for n in missing)}")
+        raise ProgramError(f"{kind}: {', '.join(missing)} missing; write {kind}:{','.join([*said, *(f'{n}=' for n in missing)])}")
     return given
 
 

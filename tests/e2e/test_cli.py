@@ -93,9 +93,27 @@ BAD = [
     (("best", "t1", "--log", "no/such/dir"), "no/such/dir does not exist"),
     (("apply", SMALL, "--log", "LOG", "--input", "dat=x.npy"), "unknown input 'dat'; did you mean 'data'?"),
     (("apply", SMALL, "--log", "LOG", "--input", "data"), "expected name=value"),
-    (("apply", SMALL, "--log", "LOG", "--input", "data=pyproject.toml"), "not a NumPy array file"),
+    (("apply", SMALL, "--log", "LOG", "--input", "data=pyproject.toml"), "pyproject.toml is not a NumPy file"),
     (("apply", SMALL, "--log", "LOG", "--input", "data=a.npy", "--input", "data=b.npy"), "--input: data is given twice"),
     (("run", "x.onnx", "--shape", "x=1,2", "--shape", "x=1,3"), "--shape: x is given twice"),
+    (("apply", SMALL, "--log", "LOG", "--input", "data=examples/digits_test.npz"), "is an archive of image, labels"),
+    (("apply", SMALL, "--log", "LOG", "--input", "data=none.npy"), "no file none.npy"),
+    (("compare", "none.json", "tests/data/rtl_cycles.json"), "no file none.json"),
+    (("compare", "tests/data/rtl_cycle.json", "vta-de10"), "did you mean 'tests/data/rtl_cycles.json'"),
+    (("space", "examples/digits_q.onnx"), "is a network, not one workload; tune, run, best, report and export take such files"),
+    (("oracle", "net.ONNX"), "'net.ONNX' is a network, not one workload"),
+    (("space", "denze:m=1,k=1,n=1"), "unknown operator 'denze'; did you mean 'dense'?"),
+    (("space", "DENSE:m=1,k=1,n=1"), "unknown operator 'DENSE'; did you mean 'dense'?"),
+    (("space", "T3"), "unknown workload 'T3'; did you mean 't3'?"),
+    (("space", "dense:bias=0,m=1"), "dense: k, n missing; write dense:bias=0,m=1,k=,n="),
+    (("oracle", SMALL, "--fix", "form=99"), "unknown decision 'form'; known: sketch, head, cut, cut_again, tile_m"),
+    (("oracle", SMALL, "--fix", "tile_z=9"), "unknown decision 'tile_z'; did you mean 'tile_"),
+    (("oracle", SMALL, "--fix", "x" * 5000 + "=9"), "unknown decision 'xxx"),
+    (("tune", "t2", "--scheduler", ""), "--scheduler: expected a name, got ''"),
+    (("tune", "t2", "--executor", " "), "--executor: expected a name, got ' '"),
+    (("help", "tune", "t2"), "unknown word 't2' behind 'autosched tune'; write autosched help tune"),
+    (("help", "db", "fsck", "x"), "unknown word 'x' behind 'autosched db fsck'; write autosched help db fsck"),
+    (("help", "db", "fsk"), "unknown ACTION 'fsk'; did you mean 'fsck'?"),
     (("sim", "no_such_file.json"), "no_such_file.json"),
     (("sim", "pyproject.toml"), "pyproject.toml"),
     (("sim", "tests/data/rtl_cycles.json", "--only", "unit00"), "unknown program 'unit00'; did you mean 'unit"),
@@ -106,12 +124,21 @@ BAD = [
 ]
 
 
-@pytest.mark.parametrize(("args", "text"), BAD, ids=[" ".join(a) for a, _ in BAD])
+@pytest.mark.parametrize(("args", "text"), BAD, ids=[" ".join(a)[:80] for a, _ in BAD])
 def test_bad_input_is_one_line_and_exit_code_2(args: tuple[str, ...], text: str, log: Path, here: Here) -> None:
     done = here(*[str(log) if a == "LOG" else a for a in args])
     assert done.returncode == 2, done.stdout + done.stderr
     assert text in done.stderr and "Traceback" not in done.stderr
-    assert len(done.stderr.strip().splitlines()) == 1, done.stderr
+    assert len(done.stderr.strip().splitlines()) == 1 and len(done.stderr) < 600, done.stderr
+
+
+def test_what_is_compared_with_a_machine_says_first_why_it_cannot_be_read(tmp_path: Path, here: Here) -> None:
+    (tmp_path / "digits.json").write_text("{")
+    (tmp_path / "p.json").write_text((ROOT / "tests/data/rtl_cycles.json").read_text())
+    for name, said in (("digits.json", "digits.json: not JSON"), ("p.json", "vta-de10 is a target, the other one is none")):
+        for words in ((name, "vta-de10"), ("vta-de10", name)):
+            done = here("compare", *words, cwd=tmp_path)
+            assert done.returncode == 2 and said in done.stderr and done.stderr.count("\n") == 1, done.stderr
 
 
 @pytest.mark.parametrize("words", [

@@ -175,7 +175,7 @@ def test_a_name_and_its_spelling_are_one_program() -> None:
         ("t9", UnknownNameError, "unknown workload 't9'"),
         ("dense", UnknownNameError, "did you mean 'dense:'"),
         ("my/kernels.py", ProgramError, "my/kernels.py: say which of its programs, as in my/kernels.py:main"),
-        ("dens:m=1,k=2,n=3", UnknownNameError, "unknown workload"),
+        ("dens:m=1,k=2,n=3", UnknownNameError, "unknown operator 'dens'; did you mean 'dense'"),
         ("dense:m=1,kk=2,n=3", UnknownNameError, "unknown parameter of dense 'kk'; did you mean 'k'"),
         ("conv2d:h=3,w=3,ci=1,co=1,k=1,strid=2", UnknownNameError, "did you mean 'stride'"),
         ("dense:m=1,k=2", ProgramError, "n missing"),
