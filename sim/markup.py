@@ -19,6 +19,11 @@ def plain(value: str) -> str:
     return "".join(c if c in "\n\t" or category(c)[0] != "C" else c.encode("unicode_escape").decode() for c in value)
 
 
+def printable(value: str) -> str:
+    """A name on one line of a terminal or a table: whatever is not printed stands as its escape."""
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in value)
+
+
 def number(value: int | None) -> str:
     """``12345`` as ``12 345``; a dash for None."""
     return "-" if value is None else f"{value:,}".replace(",", " ")

@@ -26,6 +26,7 @@ from sim.dram import SPACE, Segment
 from sim.errors import ConfigError, DecodeError, FieldError, ProgramError, SimError
 from sim.files import read_bytes, write_text
 from sim.legality import check_semantics
+from sim.markup import printable
 from sim.presets import TARGETS, target_spec
 
 __all__ = ["Output", "Program", "Segment", "dump_file", "dumps", "load_file", "loads"]
@@ -316,7 +317,7 @@ def load_file(path: str | Path, config: VTAConfig | None = None, semantics: str 
 
 def _entry(program: Program, config: VTAConfig, cycles: int | None) -> dict[str, object]:
     entry: dict[str, object] = {
-        "name": program.name,
+        "name": printable(program.name),
         "insns": isa.to_hex(isa.encode(program.table, program.config, program.semantics)),
     }
     if cycles is not None:
@@ -327,7 +328,7 @@ def _entry(program: Program, config: VTAConfig, cycles: int | None) -> dict[str,
     entry["memory"] = [{"address": s.address, "bytes": base64.b64encode(s.data).decode()} for s in program.memory]
     outputs: list[dict[str, object]] = []
     for o in program.outputs:
-        item: dict[str, object] = {"name": o.name, "address": o.address, "size": o.size}
+        item: dict[str, object] = {"name": printable(o.name), "address": o.address, "size": o.size}
         if o.expected is not None:
             item["expected"] = base64.b64encode(o.expected).decode()
         outputs.append(item)
@@ -336,7 +337,7 @@ def _entry(program: Program, config: VTAConfig, cycles: int | None) -> dict[str,
 
 
 def dumps(programs: Iterable[Program], target: str | None = None) -> str:
-    """Write programs of one machine as a JSON text.
+    """Write programs of one machine as a JSON text; what of a name is not printable stands in it as its escape.
 
     target: the preset's name to write; without one, the preset with this machine and semantics, else the
     machine's keys. ``cycles`` of programs that claim none are counted. Raises ProgramError where programs

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -131,7 +132,9 @@ def _side(text: str, args: argparse.Namespace) -> Side:
         program, semantics = programs[0]
         ran = of_run(summarize(record(program, semantics), semantics))
         return Side(f"{text}: {program.name}", ran, ran)
-    name, *places = text.split("@")
+    # A path may have an @, which no name of a function has.
+    own = re.match(r".*\.py:[^:/\\@]*", text)
+    name, *places = [own[0], *text[own.end():].split("@")[1:]] if own else text.split("@")
     if not all(part.strip() for part in (name, *places)):
         raise ProgramError(f"{text!r}: expected WORKLOAD[@TARGET][@LOGDIR], and nothing stands on a side of an @")
     # A flag holds for both; what follows an @ holds for one.

@@ -254,6 +254,22 @@ def test_a_name_of_a_file_does_nothing_to_a_terminal_with_its_damage(tmp_path: P
     assert "\x1b" not in said and r"l\x1b[31mog" in said and r"a\x1b[2J.jsonl:1: no valid checksum" in said
 
 
+def test_a_file_may_be_called_as_people_like(tmp_path: Path, here: Here) -> None:
+    """With what steers a terminal, and with an @ where others have a log behind it."""
+    folder = tmp_path / "a@b"
+    folder.mkdir()
+    (folder / "k\x1b[2J.py").write_text(PROGRAM)
+    name = "a@b/k\x1b[2J.py:add"
+    assert here("tune", name, "--trials", "2", "--jobs", "1", "--log", "log", "--quiet", cwd=tmp_path).returncode == Exit.OK
+    assert here("export", name, "--log", "log", "-o", "p.json", cwd=tmp_path).returncode == Exit.OK
+    (ran,) = json.loads(here("sim", "p.json", "--format", "json", cwd=tmp_path).stdout)
+    assert ran["name"] == r"a@b/k\x1b[2J.py:add" and ran["outputs_match"]
+    for words in ((name, f"{name}@vta-de10@log", "--log", "log"), (f"{name}@log", f"{name}@log@vta-de10")):
+        done = here("compare", *words, cwd=tmp_path)
+        assert done.returncode == Exit.OK and "no figure differs" in done.stdout, done.stderr
+    assert "nothing stands on a side of an @" in refused(here("compare", f"{name}@", name, cwd=tmp_path))
+
+
 def test_names_in_brackets_are_shown_as_they_are(tmp_path: Path, here: Here) -> None:
     folder = tmp_path / "[red]x[/red]"
     folder.mkdir(parents=True)

@@ -179,6 +179,15 @@ def test_damage_is_one_line_with_file_program_and_field(damaged, message):
     assert "\n" not in str(caught.value)
 
 
+def test_a_name_is_written_as_it_is_read():
+    """Names come from those of files, and files are called as people like."""
+    (program,) = loads(text())
+    output = Output("o\n", 64, 1, b"a")
+    (made,) = loads(dumps([replace(program, name="a\x1b[2J\u00a0é\udc80", outputs=(output,))]))
+    assert (made.name, made.outputs[0].name) == (r"a\x1b[2J\xa0é\udc80", r"o\n")
+    assert same(loads(dumps([made]))[0], made)
+
+
 def test_files_that_cannot_be_read(tmp_path, monkeypatch):
     with pytest.raises(ProgramError, match=r"absent\.json: No such file"):
         load_file(tmp_path / "absent.json")
