@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 VERSION = 16  # of the meaning of a point; part of every record
 CHUNK = 1 << 15  # rows expanded at once where all are wanted: a few MB per array
-SHOWN = 12  # values of a decision that are listed in a notebook
+SHOWN = 12  # values of a decision that are listed for people
 CROSSED = 0.5  # share of children with decisions of two parents
 VARIED = (1.0, 0.5, 0.25)  # chances that a first, a second, a third rule decides anew
 PASSES = 4  # repairs until nothing changes; a row that still does is no point
@@ -143,14 +143,18 @@ class Space:
             table[n] = {value}
         return tuple(np.array(sorted(values), dtype=np.int64) for values in table)
 
+    @property
+    def listed(self) -> list[tuple[str, int, str]]:
+        """The decisions that are open, for people: name, how many values, and which."""
+        values = [", ".join(map(str, v[:SHOWN])) + (f" ... {v[-1]}" if len(v) > SHOWN else "") for v in self.choices]
+        return [(name, len(v), shown) for name, v, shown in zip(self.names, self.choices, values) if len(v) > 1]
+
     def _repr_html_(self) -> str:
         """The decisions and what each may be, for notebooks."""
-        values = [", ".join(map(str, v[:SHOWN])) + (f" ... {v[-1]}" if len(v) > SHOWN else "") for v in self.choices]
-        rows = [(name, len(v), shown) for name, v, shown in zip(self.names, self.choices, values) if len(v) > 1]
         done = [text(" | ".join(s.done) or "as it is") for s in self.sketches]
         said = (f"<p>No schedule is faster than {number(self.floor())} cycles; {number(self.machine_bound())} are the least of "
                 f"any program on {text(self.target.name)}. Sketches: {'; '.join(done)}.</p>")
-        return said + table(["decision", "values", "which"], rows, {1})
+        return said + table(["decision", "values", "which"], self.listed, {1})
 
     # -- rows of one sketch ---------------------------------------------------------------------------------------------
 

@@ -102,7 +102,8 @@ def decisions(text: str) -> dict[str, int]:
 def add_fix(parser: argparse.ArgumentParser) -> None:
     """``--fix``, which may be repeated."""
     parser.add_argument("--fix", type=decisions, action=_Fix, default={}, metavar="NAME=VALUE[,..]",
-                        help="only schedules with these decisions, e.g. tile_y=7,banks_acc=2 (`autosched space` lists them)")
+                        help="only schedules with these decisions, e.g. tile_y=7,banks_acc=2; "
+                             "`autosched space WORKLOAD --decisions` lists them")
 
 
 class _Fix(argparse.Action):

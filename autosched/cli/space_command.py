@@ -19,6 +19,7 @@ def _options(p: Parser) -> None:
     p.add_argument("workload", type=named)
     add_target(p)
     p.add_argument("--top", type=positive, default=5, metavar="N", help="favourites to list (default 5)")
+    p.add_argument("--decisions", action="store_true", help="list the decisions, which --fix takes, instead of favourites")
     p.add_argument("--sample", type=at_most(arguments.SAMPLE), default=4096, metavar="N",
                    help="points to draw in a large space (default 4096)")
     p.add_argument("--seed", type=seed, default=0, metavar="N", help="of the draw (default 0)")
@@ -56,6 +57,10 @@ def run(args: argparse.Namespace) -> int:
         raise NoScheduleError(what, args.workload, space.target.name, "")
     size = number(count) if exact else f"more than {number(count)}"
     tell(f"{args.workload} on {space.target.name}: {size} schedules, none faster than {number(space.floor())} cycles")
+    if args.decisions:
+        print_table([("decision", False), ("values", True), ("which", False)],
+                    [[name, number(count), shown] for name, count, shown in space.listed])
+        return Exit.OK
     print_table([("draft", True), ("bound", True), ("schedule", False)],
                 [[number(int(drafts[i])), number(int(bounds[i])), space.explain(points[i])] for i in order])
     return Exit.OK

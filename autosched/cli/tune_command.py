@@ -39,7 +39,8 @@ def _options(p: Parser) -> None:
                    help="cost-model (default), draft, tpe, nsgaii, qmc, random or grid")
     p.add_argument("--timeout", type=seconds, metavar="SECONDS",
                    help="end a workload after so long; a network's file as a whole, but for the first trial of each layer")
-    p.add_argument("--gap", type=fraction, default=0.0, metavar="F", help="stop within this fraction of the bound, e.g. 1%%")
+    p.add_argument("--gap", type=fraction, default=0.0, metavar="F",
+                   help="stop within this fraction of the bound, from 0 to below 1, e.g. 0.01 or 1%%")
     p.add_argument("--patience", type=positive, metavar="N", help="stop after N trials without a better one")
     add_fix(p)
     p.add_argument("--enqueue", type=decisions, action="append", default=[], metavar="NAME=VALUE[,..]",

@@ -51,8 +51,8 @@ def workload(name: str, batch: int = 1, block: int = 16) -> Workload:
         name: a named workload (``names()``); ``dense:m=,k=,n=[,bias=0,tail=requant|cast]``;
             ``conv2d:h=,w=,ci=,co=,k=[,n=1,stride=1,pad=0,groups=1,bias=1,tail=requant|cast]``; ``conv2d_transpose:`` likewise
             with ``opad=0`` and ``bias=0``; ``max_pool2d:h=,w=,c=,k=[,n=1,stride=1,pad=0]``; ``avg_pool2d:`` likewise;
-            ``residual:h=,w=,c=[,n=1,relu=1]``; ``add:m=,n=``; or ``FILE.py:FUNC``, a program or a function without arguments
-            that returns one.
+            ``residual:h=,w=,c=[,n=1,relu=1]``; ``add:[m=1,n=1024]``; or ``FILE.py:FUNC``, a program or a function without
+            arguments that returns one.
         batch: batch lanes of the packed layout, elements.
         block: channel lanes of the packed layout, elements.
 

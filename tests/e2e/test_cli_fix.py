@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -84,6 +86,23 @@ def test_fix_and_enqueue_through_the_command(tmp_path: Path, capsys: pytest.Capt
     capsys.readouterr()
     assert main([*none, "--log", log]) == 3
     assert "exhausted" in capsys.readouterr().out
+
+
+def test_what_is_fixed_is_what_a_space_lists(here: Callable[..., subprocess.CompletedProcess[str]]) -> None:
+    """With its values; those of another one are refused with the whole list."""
+    name = "dense:m=2,k=64,n=96"
+    lines = [line.rstrip().split(maxsplit=2) for line in here("space", name, "--decisions").stdout.splitlines()[1:]]
+    assert lines[0] == ["decision", "values", "which"]
+    space = Space(workload(name).func, "vta-de10")
+    listed = {decision: int(count) for decision, count, _ in lines[1:]}
+    assert listed == {n: len(v) for n, v in zip(space.names, space.choices) if len(v) > 1}
+    values = next(which for decision, _, which in lines if decision == "tile_n")
+    assert values == "1, 2, 3, 4, 5, 6"
+    done = here("oracle", name, "--fix", "tile_n=7")
+    assert done.returncode == 2 and f"decision tile_n=7: choose one of {values}" in done.stderr
+    assert Space(workload(name).func, "vta-de10", fixed={"tile_n": 6}).fixed == {"tile_n": 6}
+    # Defaults that need not be given.
+    assert workload("add:").spec == "add:m=1,n=1024"
 
 
 @pytest.mark.usefixtures("brief")
