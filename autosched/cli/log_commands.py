@@ -206,9 +206,9 @@ def show(args: argparse.Namespace) -> int:
     elif args.view == "asm":
         print(kernel.program.disassemble(sram=True))
     else:
-        from autosched.cli.sim_command import gantt_text
+        from autosched.cli.sim_command import print_program_chart
 
-        print(gantt_text(kernel.program))
+        print_program_chart(kernel.program)
     return Exit.OK
 
 

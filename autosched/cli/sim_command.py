@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import re
 import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -123,7 +124,7 @@ def _explain(program: Program, semantics: str, args: argparse.Namespace) -> None
         if args.stats:
             tell(f"\n{program.name}: {stats.summarize(timing, semantics).table()}")
         if args.gantt:
-            print(chart(timing, args.width or chart_width()))
+            print_chart(timing, args.width)
 
 
 def record(program: Program, semantics: str) -> Timing:
@@ -133,18 +134,23 @@ def record(program: Program, semantics: str) -> Timing:
     return timing.simulate(program.table, program.config, program.insn_address, semantics=semantics)
 
 
-def chart(timing: Timing, width: int) -> str:
-    """The text Gantt chart of a run."""
+def print_chart(timing: Timing, width: int | None = None) -> None:
+    """Prints the Gantt chart of a run, by default as wide as the terminal allows; the last line breaks between two signs."""
     from sim.timeline import gantt
 
-    return gantt(timing, width)
+    head, *rows, legend, _ = gantt(timing, width or _chart_width()).split("\n")
+    tell(head)
+    print("\n".join(rows))
+    short = len(legend) <= console().width
+    tell(legend if short else re.sub(r"(?<! ) (?! )", "\N{NO-BREAK SPACE}", legend))
+    print()
 
 
-def chart_width() -> int:
-    """Columns that a chart may take so that no line of it wraps."""
+def print_program_chart(program: Program) -> None:
+    """``print_chart`` of a program by itself."""
+    print_chart(record(program, program.semantics))
+
+
+def _chart_width() -> int:
+    """Columns that a chart may take so that no row of it wraps."""
     return max(10, min(100, console().width - 10))
-
-
-def gantt_text(program: Program) -> str:
-    """The text Gantt chart of a program, as wide as the terminal allows."""
-    return chart(record(program, program.semantics), chart_width())

@@ -181,8 +181,8 @@ def _from_file(path: Path) -> Target:
     if not isinstance(data, dict):
         raise ProgramError(f"target file {path}: expected a JSON object, got {type(data).__name__}")
     name, semantics = data.pop("name", path.stem), data.pop("semantics", "chisel")
-    if not isinstance(name, str):
-        raise ProgramError(f"target file {path}: name must be a string, not {name!r}")
+    if not isinstance(name, str) or not name.strip():
+        raise ProgramError(f"target file {path}: name must be a string that says something, not {name!r}")
     if semantics not in SEMANTICS:
         raise ProgramError(f"target file {path}: semantics {semantics!r} is none of {', '.join(SEMANTICS)}")
     try:

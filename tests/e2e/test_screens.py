@@ -199,6 +199,12 @@ def test_a_chart_fits_the_terminal(width: int, log: Path) -> None:
     # Four units, each on a line of its own; a line that wraps would have only one bar on it.
     assert [row.split()[0] for row in rows] == ["FETCH", "LOAD", "COMPUTE", "STORE"], seen.text
     assert {len(row) for row in rows} == {width}
+    # What the signs mean breaks between two of them.
+    below = [re.split(" {2,}", line) for line in seen.lines[seen.lines.index(rows[-1]) + 1 :] if line]
+    legend = piped("show", SMALL, "--log", log, "--as", "gantt").strip().splitlines()[-1].split("  ")
+    # Of whatever is most of a column's cycles, which differs with their number.
+    assert all(re.fullmatch(r"\S \w+( \w+)*", sign) for line in below for sign in line), below
+    assert set(legend) & {sign for line in below for sign in line} and (len(below) > 1 or width == 80)
 
 
 @pytest.mark.slow
