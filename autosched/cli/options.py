@@ -39,6 +39,12 @@ class Parser(argparse.ArgumentParser):
         print(f"{self.prog}: {message}", file=sys.stderr)
         sys.exit(2)
 
+    def _print_message(self, message: str, file: Any = None) -> None:
+        """As argparse's, which takes output that finds no room for written."""
+        stream = file or sys.stderr
+        if message and stream is not None:
+            stream.write(message)
+
     def _everything(self) -> list[argparse.Action]:
         actions = list(self._actions)
         for action in self._actions:

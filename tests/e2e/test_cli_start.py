@@ -98,6 +98,8 @@ def test_output_that_finds_no_room_is_one_line() -> None:
     full = (2, "autosched: standard output: No space left on device\n")
     assert unheard("--version", "stdout", "full") == full
     assert unheard("list targets", "stdout", "full") == full
+    for args in ("--version", "tune --help", "help tune", "list targets"):
+        assert unheard(args, "stdout", "full", unbuffered=True) == full, args
     # The reason that a command has failed goes before what became of its output.
     code, told = unheard("best nonsense", "stdout", "full")
     assert code == 2 and told.count("\n") == 1 and "nonsense" in told
