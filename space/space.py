@@ -143,18 +143,17 @@ class Space:
             table[n] = {value}
         return tuple(np.array(sorted(values), dtype=np.int64) for values in table)
 
-    @property
     def listed(self) -> list[tuple[str, int, str]]:
         """The decisions that are open, for people: name, how many values, and which."""
-        values = [", ".join(map(str, v[:SHOWN])) + (f" ... {v[-1]}" if len(v) > SHOWN else "") for v in self.choices]
-        return [(name, len(v), shown) for name, v, shown in zip(self.names, self.choices, values) if len(v) > 1]
+        return [(name, len(v), ", ".join(map(str, v[:SHOWN])) + (f" ... {v[-1]}" if len(v) > SHOWN else ""))
+                for name, v in zip(self.names, self.choices) if len(v) > 1]
 
     def _repr_html_(self) -> str:
         """The decisions and what each may be, for notebooks."""
-        done = [text(" | ".join(s.done) or "as it is") for s in self.sketches]
+        done = "; ".join(text(" | ".join(s.done) or "as it is") for s in self.sketches)
         said = (f"<p>No schedule is faster than {number(self.floor())} cycles; {number(self.machine_bound())} are the least of "
-                f"any program on {text(self.target.name)}. Sketches: {'; '.join(done)}.</p>")
-        return said + table(["decision", "values", "which"], self.listed, {1})
+                f"any program on {text(self.target.name)}. Sketches: {done}.</p>")
+        return said + table(["decision", "values", "which"], self.listed(), {1})
 
     # -- rows of one sketch ---------------------------------------------------------------------------------------------
 

@@ -59,7 +59,7 @@ def run(args: argparse.Namespace) -> int:
     tell(f"{args.workload} on {space.target.name}: {size} schedules, none faster than {number(space.floor())} cycles")
     if args.decisions:
         print_table([("decision", False), ("values", True), ("which", False)],
-                    [[name, number(count), shown] for name, count, shown in space.listed])
+                    [[name, number(count), shown] for name, count, shown in space.listed()])
         return Exit.OK
     print_table([("draft", True), ("bound", True), ("schedule", False)],
                 [[number(int(drafts[i])), number(int(bounds[i])), space.explain(points[i])] for i in order])

@@ -210,7 +210,7 @@ def test_every_primitive_has_its_line() -> None:
 
 
 def test_every_command_is_on_its_page() -> None:
-    from autosched.cli import build_parser
+    from autosched.cli.commands import build_parser
 
     actions = [a for a in build_parser()._actions if a.dest == "command"]
     page = (DOCS / "cli.md").read_text()

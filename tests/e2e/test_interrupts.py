@@ -119,6 +119,34 @@ def test_workers_ignore_ctrl_c_and_end_with_the_command(tmp_path: Path, command:
     ends_in_order(process, signal.SIGTERM, tmp_path, command)
 
 
+EARLY = """
+import sys
+import autosched.child
+from autosched.cli import main
+moment = sys.argv[1]
+class Finder:
+    def find_spec(self, name, path=None, target=None):
+        if name == moment:
+            raise KeyboardInterrupt
+def interrupted():
+    raise KeyboardInterrupt
+sys.meta_path.insert(0, Finder())
+if moment == "begin":
+    autosched.child.keep_memory = interrupted
+sys.argv[1:] = ["list", "targets"]
+sys.exit(main())
+"""
+
+
+@pytest.mark.parametrize("moment", ["autosched.cli.commands", "autosched.cli.interrupts", "begin", "nothing"])
+def test_ctrl_c_is_one_line_while_the_command_is_loaded(moment: str) -> None:
+    done = subprocess.run([sys.executable, "-c", EARLY, moment], cwd=ROOT, capture_output=True, text=True)
+    if moment == "nothing":
+        assert (done.returncode, done.stderr) == (0, "") and "vta-de10" in done.stdout
+    else:
+        assert (done.returncode, done.stdout, done.stderr) == (130, "", "autosched: interrupted\n")
+
+
 @pytest.mark.parametrize(("words", "kept"), [(("tune",), True), (("oracle", "--simulations", "1"), False)], ids=["tune", "other"])
 def test_a_log_is_named_where_it_is_kept(
     words: tuple[str, ...], kept: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: Command
