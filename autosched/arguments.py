@@ -129,5 +129,9 @@ def writable(path: str | Path) -> None:
         raise ProgramError(f"cannot write {path}: it is a directory")
     if not place.parent.is_dir():
         raise ProgramError(f"cannot write {path}: {place.parent} is no directory")
-    if os.path.islink(os.path.realpath(path)):
+    try:
+        real = os.path.realpath(path)
+    except OSError as error:  # the working directory has gone
+        raise OSError(error.errno, error.strerror, str(path)) from None
+    if os.path.islink(real):
         raise ProgramError(f"cannot write {path}: it is a link that leads to itself")

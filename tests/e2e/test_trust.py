@@ -171,7 +171,7 @@ def test_an_array_that_no_memory_holds_is_one_line(tmp_path: Path, small: BestRe
     head = b"{'descr': '|i1', 'fortran_order': False, 'shape': (1000000000000, 1000), }".ljust(117) + b"\n"
     (tmp_path / "x.npy").write_bytes(b"\x93NUMPY\x01\x00" + len(head).to_bytes(2, "little") + head)
     done = here("apply", SMALL, "--log", log_of(tmp_path / "log", small), "--input", f"data={tmp_path / 'x.npy'}")
-    assert done.returncode == 2 and "x.npy is not a NumPy array file" in done.stderr, done.stderr
+    assert done.returncode == 2 and "x.npy is not a NumPy file of numbers" in done.stderr, done.stderr
     assert len(done.stderr.strip().splitlines()) == 1
 
 
