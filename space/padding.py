@@ -110,8 +110,9 @@ class Padding:
             many = sum(a < self.n_spatial for a in dim.axes)
             table = values.reshape(*values.shape[:many], -1).mean(axis=-1)
             for axis in range(many):
-                table = np.cumsum(table, axis=axis)
-            self._shares[dim.at] = np.pad(table, [(1, 0)] * many)
+                nothing = np.zeros_like(table.take([0], axis=axis))
+                table = np.concatenate([nothing, np.cumsum(table, axis=axis)], axis=axis)
+            self._shares[dim.at] = np.asarray(table)
         return self._shares[dim.at]
 
     def most(self, plan: Plan, part: Part, n: int, extents: Ints) -> Ints:

@@ -20,6 +20,7 @@ BEHIND = "conv2d_transpose:h=5,w=4,ci=16,co=16,k=4,stride=2,pad=1,opad=1,bias=1"
 
 @pytest.mark.parametrize("name", [
     BEHIND, "conv2d_transpose:h=4,w=3,ci=16,co=16,k=5,stride=2,pad=1", "conv2d:h=7,w=6,ci=16,co=16,k=3,stride=2,pad=1",
+    "conv2d:h=2,w=2,ci=16,co=16,k=3,stride=2,pad=1", "conv2d:h=1,w=5,ci=16,co=16,k=3,pad=1",
 ])
 def test_the_share_of_a_box_that_is_no_padding(name: str) -> None:
     space = Space(workload(name).func, "vta-de10")
