@@ -86,6 +86,8 @@ def _kind(text: str) -> str:
         except (ValueError, RecursionError):
             return "program"
         return "program" if not isinstance(data, dict) or "programs" in data else "target"
+    if path.suffix == ".json" and path.exists():
+        return "target"  # a pipe, say, which is refused as one
     if path.suffix == ".json":
         near = [str(p) for p in path.parent.glob("*.json")] if path.parent.is_dir() else []
         raise ProgramError(f"no file {text}{suggest(text, near)}")

@@ -285,6 +285,9 @@ def plan_move(
         if forward:
             # It computes what its consumers read, of which only blocks are known.
             require_blocks(state, scope, (), writes)
+        elif (both := next((n for n in state.loops_above(target) if any(n is o for o in own)), None)) is not None:
+            # In a loop around both it may run for more than it did in an iteration.
+            require_blocks(state, scope, (), writes, [both])
 
     enclosing = [*state.loops_above(target), target]
     analyzer = Analyzer()

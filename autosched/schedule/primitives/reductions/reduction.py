@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -9,7 +10,7 @@ from autosched.ir.expr import BinOp, BufferLoad, Expr, Var, int_value
 from autosched.ir.functor import Substitute, free_vars, rewrite, stmt_exprs, uses, walk, walk_expr
 from autosched.ir.itermap import pinned, without
 from autosched.ir.region import block_access, without_init
-from autosched.ir.simplify import Analyzer, conjuncts
+from autosched.ir.simplify import Analyzer, conjuncts, linear_form
 from autosched.ir.stmt import (
     TRUE,
     Block,
@@ -30,6 +31,7 @@ from autosched.schedule.analysis.dependence import (
     scope_of,
 )
 from autosched.schedule.analysis.init_predicate import init_predicate
+from autosched.schedule.analysis.outside import require_blocks
 from autosched.schedule.analysis.ways import for_reduction, loops_around, named, works
 from autosched.schedule.kit.base import BlockRV, LoopRV, ScheduleBase
 from autosched.schedule.kit.primitive import primitive
@@ -224,9 +226,10 @@ def _starts_below(state: State, realize: BlockRealize, loops: list[For], positio
     if reason is not None:
         raise Refusal(f"block {block.name} is not a reduction block: {reason}", [block.ident],
                       hint=for_reduction(state, block, "decompose_reduction"), code="reduction")
-    never = next((n for n in loops[position:] if int_value(n.extent) == 0), None)
+    never = next((n for n in loops[position:] if _may_never_run(n, loops)), None)
     if never is not None:
-        raise Refusal(f"loop {never.var.name} never runs, and neither does the init of {block.name}", [never.var, block.ident],
+        when = "never runs" if int_value(never.extent) == 0 else "does not always run"
+        raise Refusal(f"loop {never.var.name} {when}, and neither does the init of {block.name}", [never.var, block.ident],
                       code="domain")
     known = {n.var for n in loops}
     for iv, value in zip(block.iter_vars, realize.iter_values):
@@ -265,21 +268,48 @@ def _starts_below(state: State, realize: BlockRealize, loops: list[For], positio
     _starts_from_what_stands(state, block, target)
 
 
+def _may_never_run(loop: For, loops: Sequence[For]) -> bool:
+    """Whether a loop is known to have no iteration, at least in some iteration of those around it."""
+    ranges = {n.var: (int_value(n.min), int_value(n.extent)) for n in loops}
+    form = linear_form(loop.extent, list(ranges))
+    least = None if form is None else int_value(form[1])
+    for var, coeff in form[0].items() if form is not None else ():
+        begin, count = ranges[var]
+        if least is None or not isinstance(coeff, int) or begin is None or not count:
+            return False
+        least += min(coeff * begin, coeff * (begin + count - 1))
+    return least is not None and least <= 0
+
+
 def _starts_from_what_stands(state: State, block: Block, target: For) -> None:
-    """Refuses an init that reads what other blocks below a loop write: it would run in front of that loop."""
+    """Refuses an init whose run in front of a loop others below that loop would notice, or that they would change."""
     assert block.init is not None
     read = {e.buffer for s in walk(block.init) for x in stmt_exprs(s) for e in walk_expr(x) if isinstance(e, BufferLoad)}
-    for other in state.children_of(target) if read else ():
-        made = next((w for w in state.touched(other)[1] if w in read), None)
-        if other is block or made is None:
+    start = replace(block, body=block.init, init=None)
+    start = replace(start, writes=block_access(start)[0])  # what it reads, to be compared with what others write
+    mine = {w.buffer for w in block.writes}
+    require_blocks(state, scope_of(state, block), read, mine, [target])
+    first = True  # what follows the reduction reads what it has made
+    for other in state.children_of(target):
+        if other is block:
+            first = False
             continue
-        start = replace(block, body=block.init, init=None)
-        if any(w.buffer is made for w in other.writes) and disjoint_results(replace(start, writes=block_access(start)[0]), other):
-            continue  # other elements, as parts of one stage write them
-        raise Refusal(
-            f"the initialisation of {block.name} reads {made.name}, which block {other.name} writes under loop {target.var.name}",
-            [target.var, block.ident, other.ident], code="order",
-        )
+        touched = state.touched(other)
+        made = next((w for w in touched[1] if w in read), None)
+        own = any(w.buffer is made for w in other.writes)
+        # Parts of one stage write other elements.
+        if made is not None and not (own and disjoint_results(start, other)):
+            raise Refusal(
+                f"the initialisation of {block.name} reads {made.name}, which block {other.name} writes under loop "
+                f"{target.var.name}", [target.var, block.ident, other.ident], code="order",
+            )
+        seen = next((b for side in touched for b in side if b in mine), None) if first else None
+        reads = replace(other, writes=(*other.writes, *other.reads))
+        if seen is not None and not (any(r.buffer is seen for r in reads.writes) and disjoint_results(block, reads)):
+            raise Refusal(
+                f"block {other.name}, before {block.name} under loop {target.var.name}, uses {seen.name} as it is before the "
+                "initialisation", [target.var, block.ident, other.ident], code="order",
+            )
 
 
 def _decompose(state: State, realize: BlockRealize, target: For) -> tuple[dict[int, Stmt | None], Ident]:

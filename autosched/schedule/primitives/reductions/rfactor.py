@@ -151,6 +151,10 @@ def _rfactor(state: State, loop: For, factor_axis: int) -> tuple[Stmt, Block]:
         raise Refusal(f"loop {loop.var.name} is {loop.kind}, not serial", [loop.var], "rfactor before changing its kind",
                       code="loop")
     loops = state.loops_above(realize)
+    decides = next((n for n in loops if n is not loop and any(uses(e, {n.var}) for e in (loop.min, loop.extent))), None)
+    if decides is not None:
+        raise Refusal(f"where loop {loop.var.name} begins or ends depends on loop {decides.var.name}; the partial results are "
+                      "one tensor", [loop.var, decides.var], code="domain")
     require_init_first(realize, loops)
     spatial, reduce = _touched(realize)
     _check_loops(state, realize, loops, loop, spatial, reduce)

@@ -13,6 +13,7 @@ from autosched.ir.region import block_access, with_access
 from autosched.ir.simplify import linear_form, simplify
 from autosched.ir.stmt import Block, BlockRealize, Buffer, BufferStore, Ident, Stmt
 from autosched.schedule.analysis.dependence import scope_of, uncovered
+from autosched.schedule.analysis.outside import require_blocks, upto
 from autosched.schedule.kit.base import BlockRV, ScheduleBase
 from autosched.schedule.kit.names import fresh_name
 from autosched.schedule.kit.nests import own_nest
@@ -195,8 +196,11 @@ def _separated(state: State, realize: BlockRealize) -> Stmt:
                       "separate_update before loop_partition", code="writer")
     if not before or all(w.buffer is not buffer for w in before[0].writes) or _reads_before(before[0], buffer):
         raise Refusal(f"nobody writes {buffer.name} before block {block.name}", [block.ident], code="writer")
-    if buffer not in scope.alloc_buffers and not state.trusted:
-        _all_made_here(state, scope, buffer, [*before, block])
+    if not state.trusted:
+        # What stands before the update names the tensor as it was before.
+        require_blocks(state, scope, (), (buffer,), upto(state, scope, 0, realize))
+        if buffer not in scope.alloc_buffers:
+            _all_made_here(state, scope, buffer, [*before, block])
     name = fresh_name(f"{buffer.name}_before", state.buffer_names(scope))
     other = replace(buffer, name=name, ident=Ident())
     table: dict[int, Stmt | None] = {}
