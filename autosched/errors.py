@@ -277,7 +277,9 @@ class UnknownNameError(AutoschedError):
         self.most = most
 
     def __str__(self) -> str:
-        return f"unknown {self.what} {shortened(self.name, 120)!r}{suggest(self.name, self.known, most=self.most)}"
+        # Something else than text may be given for a name.
+        given = shortened(self.name, 120) if isinstance(self.name, str) else self.name
+        return f"unknown {self.what} {given!r}{suggest(self.name, self.known, most=self.most)}"
 
 
 def shortened(text: str, width: int) -> str:

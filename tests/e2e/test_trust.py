@@ -20,6 +20,7 @@ from autosched.records.line import seal, trial_line
 from autosched.search import TuneReport, tune
 from autosched.target import get_target
 from autosched.workloads import workload
+from sim import timing
 
 ROOT = Path(__file__).resolve().parents[2]
 EXAMPLE = f"{ROOT}/examples/kernels.py:relu_add"
@@ -358,6 +359,7 @@ def test_where_the_working_folder_has_gone_the_file_is_named(
     words: tuple[str, ...], tmp_path: Path, small: BestRecord, command: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     log = log_of(tmp_path / "log", small)
+    timing.warm()  # what is loaded for the first time may ask where it is
     gone = tmp_path / "gone"
     gone.mkdir()
     monkeypatch.chdir(gone)

@@ -1,4 +1,4 @@
-"""What an initial value, or a block, may not move past: who reads what stood there, stores outside of blocks, loops that never run."""
+"""What an initial value, or a block, may not move past: who reads what stood there, stores outside of blocks, no loop at all."""
 
 from __future__ import annotations
 
