@@ -119,7 +119,7 @@ def test_a_load_around_uneven_tiles_is_as_large_as_lowering_makes_it() -> None:
     """Of 10 rows a stride of 2 leaves the last one out; three tiles of 2 reach over it, but not beyond the image."""
     space = Space(workload("conv2d:h=10,w=10,ci=32,co=16,k=1,stride=2").func, "vta-de10")
     rng, met = np.random.default_rng(0), 0
-    for point in space.sample(rng, 300):
+    for point in space.sample(rng, 120):
         sketch, plan = space.meaning(point[None])
         model, parts = sketch.model, [part for part in plan.parts if part.on[0]]
         (data,) = (k for k, operand in enumerate(model.nest.operands) if operand.label == "data")
@@ -129,7 +129,7 @@ def test_a_load_around_uneven_tiles_is_as_large_as_lowering_makes_it() -> None:
         made = sorted(storage.elements for storage in lowered.storages if storage.scope == INP)
         assert made == sorted(int(model.footprint(plan, part, data)[0]) for part in parts)
         met += bool(parts[0].short.any())
-    assert met > 5
+    assert met > 1
 
 
 def test_least_loads_are_those_of_all_iterations() -> None:

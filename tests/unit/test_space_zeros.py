@@ -48,5 +48,5 @@ def test_a_part_of_padding_alone_is_no_point() -> None:
     with pytest.raises(ProgramError, match="is not in the space"):
         space.point(**decisions, cut_again=4, drop_zeros=1)
     lower_table(space.schedule(space.point(**decisions, cut_again=4, drop_zeros=0)).func, space.target)
-    for point in space.sample(np.random.default_rng(0), 120):
+    for point in space.sample(np.random.default_rng(0), 60):
         lower_table(space.schedule(point).func, space.target)
