@@ -43,7 +43,7 @@ def check_site(
     """
     name, store = site.block.name, site.store
     values = [store.value, *([site.block.init.value] if isinstance(site.block.init, BufferStore) else [])]
-    if target.semantics == "portable" and any(map(_shifts_by_data, [e for value in values for e in walk_expr(value)])):
+    if not target.shifts_by_tensors and any(map(_shifts_by_data, [e for value in values for e in walk_expr(value)])):
         raise SpaceError(f"block {name!r} shifts by a tensor; implementations disagree on its range: shift by a constant, or "
                          "choose the target of one of them", "machine")
     writer = by_output[store.buffer].block.name

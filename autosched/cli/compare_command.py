@@ -80,18 +80,18 @@ def _kind(text: str) -> str:
         return "log"
     if text in TARGETS:
         return "target"
-    if path.suffix == ".json" and path.is_file():
-        try:
-            data = json.loads(read_bytes(path).decode("utf-8"))
-        except (ValueError, RecursionError):
-            return "program"
-        return "program" if not isinstance(data, dict) or "programs" in data else "target"
-    if path.suffix == ".json" and path.exists():
-        return "target"  # a pipe, say, which is refused as one
-    if path.suffix == ".json":
+    if path.suffix != ".json":
+        return "schedule"
+    if not path.exists():
         near = [str(p) for p in path.parent.glob("*.json")] if path.parent.is_dir() else []
         raise ProgramError(f"no file {text}{suggest(text, near)}")
-    return "schedule"
+    if not path.is_file():
+        return "target"  # a pipe, say, which is refused as one
+    try:
+        data = json.loads(read_bytes(path).decode("utf-8"))
+    except (ValueError, RecursionError):
+        return "program"
+    return "program" if not isinstance(data, dict) or "programs" in data else "target"
 
 
 # -- schedules and program files ----------------------------------------------------------------------------------------

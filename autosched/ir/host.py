@@ -15,6 +15,7 @@ from typing import Any
 from autosched.errors import ProgramError
 from autosched.ir.expr import BufferLoad, Call, Expr, IntImm, Select, is_int
 from autosched.ir.functor import replace_buffers, rewrite_many, walk
+from autosched.ir.remembered import remembered
 from autosched.ir.stmt import Block, BlockRealize, Buffer, BufferStore, Constant, For, PrimFunc, SeqStmt, Stmt, seq
 
 HOST_STAGE = "host_stage"
@@ -182,18 +183,12 @@ def _outermost(stmt: Stmt) -> Iterator[Block]:
         yield from _outermost(child)
 
 
-_TOUCHED: dict[int, tuple[Stmt, tuple[list[Buffer], list[Buffer]]]] = {}  # by address; what is known is kept with its address
-_TOUCHED_LIMIT = 2048
+_TOUCHED: dict[int, tuple[Stmt, tuple[list[Buffer], list[Buffer]]]] = {}
 
 
 def _touched(stmt: Stmt) -> tuple[list[Buffer], list[Buffer]]:
     """What the blocks of a statement read and write of buffers from outside it; steps of a schedule ask again and again."""
-    known = _TOUCHED.get(id(stmt))
-    if known is None or known[0] is not stmt:
-        if len(_TOUCHED) >= _TOUCHED_LIMIT:
-            _TOUCHED.clear()
-        known = _TOUCHED[id(stmt)] = stmt, _reads_and_writes(stmt)
-    return known[1]
+    return remembered(_TOUCHED, stmt, _reads_and_writes)
 
 
 def _reads_and_writes(stmt: Stmt) -> tuple[list[Buffer], list[Buffer]]:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from autosched.ir.expr import BinOp, BufferLoad, Call, Cast, Expr, Select, int_value
-from autosched.ir.functor import walk_expr
-from autosched.ir.stmt import Buffer, BufferStore
+from autosched.ir.functor import stmt_exprs, walk, walk_expr
+from autosched.ir.stmt import Buffer, BufferStore, Stmt
 
 UPDATES = ("+", "min", "max")  # operations by which a reduction takes in its terms
 
@@ -17,6 +17,11 @@ def has_loads(*values: Expr) -> bool:
 def loads_in(value: Expr) -> list[BufferLoad]:
     """What a value loads, those inside of indices included."""
     return [e for e in walk_expr(value) if isinstance(e, BufferLoad)]
+
+
+def loaded(stmt: Stmt) -> set[Buffer]:
+    """The buffers that a statement, and what is inside it, loads from."""
+    return {e.buffer for s in walk(stmt) for x in stmt_exprs(s) for e in loads_in(x)}
 
 
 def loads_from(value: Expr, buffer: Buffer) -> bool:

@@ -23,8 +23,9 @@ from autosched.ir.expr import (
     cast,
     logical_not,
 )
-from autosched.ir.functor import expr_children, stmt_children, stmt_exprs, substitute, walk, walk_expr
+from autosched.ir.functor import expr_children, stmt_children, stmt_exprs, substitute, walk_expr
 from autosched.ir.linear import Lin, Terms, add_forms, build, factors_of
+from autosched.ir.patterns import loaded
 from autosched.ir.simplify import Analyzer
 from autosched.ir.stmt import (
     TRUE,
@@ -512,7 +513,7 @@ def without_init(block: Block, reads: Iterable[BufferRegion]) -> Block:
     """
     rest = replace(block, init=None, reads=tuple(reads))
     init = block.init
-    if init is None or not any(isinstance(e, BufferLoad) for s in walk(init) for x in stmt_exprs(s) for e in walk_expr(x)):
+    if init is None or not loaded(init):
         return rest
     mentioned = {r.buffer for r in block_access(rest)[0]}
     return replace(rest, reads=tuple([r for r in rest.reads if r.buffer in mentioned]))

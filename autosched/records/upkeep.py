@@ -16,7 +16,6 @@ from autosched.records.reading import AROUND, LogFile, salvage
 from autosched.records.record import BestRecord, Run, TrialRecord
 from autosched.records.writer import locked
 from sim import files
-from sim.files import write_bytes
 
 BAD = ".bad"  # beside a repaired file: what was taken out of it
 
@@ -75,7 +74,7 @@ def _repaired(path: Path) -> Repaired:
             good = [line for number, line in enumerate(good, 1) if number not in bad - newer]
             if moved:
                 _put_beside(path, moved)
-            write_bytes(path, _joined(good))
+            files.write_bytes(path, _joined(good))
     except OSError as error:
         raise RecordError(f"cannot repair {path}: {error.strerror}") from error
     except MemoryError:
@@ -99,7 +98,7 @@ def _put_beside(path: Path, moved: list[bytes]) -> None:
     before = beside.read_bytes() if beside.exists() else b""
     # A repair that was ended between its two files has put them there already.
     if not (b"\n" + before).endswith(b"\n" + taken):
-        write_bytes(beside, before + taken)
+        files.write_bytes(beside, before + taken)
 
 
 @contextmanager
@@ -199,7 +198,7 @@ def compact(log: Log, into: Path, top: int) -> tuple[Path, int, int]:
     path = into / f"compact-{hashlib.sha256(text).hexdigest()[:16]}.jsonl"
     try:
         into.mkdir(parents=True, exist_ok=True)
-        write_bytes(path, text)
+        files.write_bytes(path, text)
     except OSError as error:
         raise RecordError(f"cannot write a log in {into}: {error.strerror}") from error
     return path, len(bests), len(trials)

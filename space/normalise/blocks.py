@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from dataclasses import dataclass
 from math import prod
-from typing import TypeVar
 
 from autosched.errors import SpaceError
 from autosched.ir.expr import COMPARISON, BinOp, BufferLoad, Cast, Expr, Var, binary, int_value
 from autosched.ir.functor import stmt_children, walk, walk_expr
 from autosched.ir.host import PACK, is_move, kind_of
 from autosched.ir.patterns import choice_of, has_loads
+from autosched.ir.remembered import remembered
 from autosched.ir.simplify import linear_form
 from autosched.ir.stmt import Block, BlockRealize, Buffer, BufferStore, For, PrimFunc, Range, Stmt
 from autosched.schedule import Schedule
@@ -35,27 +35,13 @@ class Product:
     factors: tuple[BufferLoad, BufferLoad]
 
 
-Node = TypeVar("Node")
-Made = TypeVar("Made")
-
-KEPT = 1024  # nodes of each kind of which is remembered what was found
 _BLOCKS: dict[int, tuple[Stmt, tuple[Block, ...]]] = {}  # of bodies: every rule asks for them, several times
 _LOADS: dict[int, tuple[Block, tuple[BufferLoad, ...]]] = {}  # of blocks, which most steps leave as they are
 
 
-def _remembered(known: dict[int, tuple[Node, Made]], node: Node, work_out: Callable[[Node], Made]) -> Made:
-    """What is worked out of a node, once; it is kept with the node, so that no other one takes its id meanwhile."""
-    hit = known.get(id(node))
-    if hit is None:
-        if len(known) >= KEPT:
-            known.clear()
-        hit = known[id(node)] = node, work_out(node)
-    return hit[1]
-
-
 def device_blocks(func: PrimFunc) -> list[Block]:
     """The accelerator's blocks below the root, in program order."""
-    found = _remembered(_BLOCKS, func.body, _device_blocks)
+    found = remembered(_BLOCKS, func.body, _device_blocks)
     return list(found)
 
 
@@ -136,7 +122,7 @@ def store_of(block: Block) -> BufferStore:
 
 def loads_of(block: Block) -> tuple[BufferLoad, ...]:
     """What a block loads of other buffers than its own."""
-    return _remembered(_LOADS, block, _loads)
+    return remembered(_LOADS, block, _loads)
 
 
 def _loads(block: Block) -> tuple[BufferLoad, ...]:

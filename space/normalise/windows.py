@@ -94,7 +94,7 @@ def _written_out(value: Expr) -> bool:
     return False
 
 
-def _over(block: Block, most: int = MOST) -> list[tuple[Var, int]]:
+def _over(block: Block, most: int) -> list[tuple[Var, int]]:
     """The iterators that a window is taken over, and how many steps each has; nothing where these are too many."""
     over = [(iv.var, n) for iv in block.iter_vars if iv.kind == "reduce" and (n := extents(block)[iv.var]) > 1]
     return over if 1 < prod(n for _, n in over) <= most and max(n for _, n in over) <= MOST_STEPS else []

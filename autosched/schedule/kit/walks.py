@@ -7,6 +7,7 @@ from functools import cached_property
 
 from autosched.ir.expr import BufferData, BufferLoad, IntImm, Var
 from autosched.ir.functor import stmt_children, stmt_exprs, walk_expr
+from autosched.ir.remembered import remembered
 from autosched.ir.stmt import Block, BlockRealize, Buffer, BufferStore, Evaluate, For, Ident, Stmt
 
 LIMIT = 2048  # statements remembered
@@ -111,17 +112,12 @@ def child_blocks(stmt: Stmt) -> Iterator[Block]:
             stack += stmt_children(node)[::-1]
 
 
-_OUTSIDE: dict[int, tuple[Stmt, tuple[frozenset[Buffer], frozenset[Buffer]] | None]] = {}  # as above
+_OUTSIDE: dict[int, tuple[Stmt, tuple[frozenset[Buffer], frozenset[Buffer]] | None]] = {}
 
 
 def outside(stmt: Stmt) -> tuple[frozenset[Buffer], frozenset[Buffer]] | None:
     """The buffers that a statement reads, and those that it writes, outside of blocks; None where it has no such."""
-    known = _OUTSIDE.get(id(stmt))
-    if known is None or known[0] is not stmt:
-        if len(_OUTSIDE) >= LIMIT:
-            _OUTSIDE.clear()
-        known = _OUTSIDE[id(stmt)] = stmt, _outside(stmt)
-    return known[1]
+    return remembered(_OUTSIDE, stmt, _outside)
 
 
 def _outside(stmt: Stmt) -> tuple[frozenset[Buffer], frozenset[Buffer]] | None:

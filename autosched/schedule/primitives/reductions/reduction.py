@@ -7,8 +7,9 @@ from dataclasses import replace
 from functools import partial
 
 from autosched.ir.expr import BinOp, BufferLoad, Expr, Var, int_value
-from autosched.ir.functor import Substitute, free_vars, rewrite, stmt_exprs, uses, walk, walk_expr
+from autosched.ir.functor import Substitute, free_vars, rewrite, uses, walk_expr
 from autosched.ir.itermap import pinned, without
+from autosched.ir.patterns import loaded
 from autosched.ir.region import block_access, without_init
 from autosched.ir.simplify import Analyzer, conjuncts, linear_form
 from autosched.ir.stmt import (
@@ -77,8 +78,8 @@ class Reductions(ScheduleBase):
                         C[vi] = C[vi] + A[vi, vk]
 
         Raises:
-            ScheduleError: not a reduction block, a loop above ``loop`` belongs to the reduction, or the initial value is
-                read from what another block makes below ``loop``.
+            ScheduleError: not a reduction block, a loop above ``loop`` belongs to the reduction, a loop from it on may have
+                no iteration, or the initial value is read from what is made below it, or set before what is read there.
         """
         state, realize = self.block_at(block)
         other, node = self.loop_at(loop)
@@ -284,7 +285,7 @@ def _may_never_run(loop: For, loops: Sequence[For]) -> bool:
 def _starts_from_what_stands(state: State, block: Block, target: For) -> None:
     """Refuses an init whose run in front of a loop others below that loop would notice, or that they would change."""
     assert block.init is not None
-    read = {e.buffer for s in walk(block.init) for x in stmt_exprs(s) for e in walk_expr(x) if isinstance(e, BufferLoad)}
+    read = loaded(block.init)
     start = replace(block, body=block.init, init=None)
     start = replace(start, writes=block_access(start)[0])  # what it reads, to be compared with what others write
     mine = {w.buffer for w in block.writes}
