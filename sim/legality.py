@@ -17,7 +17,7 @@ ZERO_TRIPS = 1 << ITER_BITS  # what the RTL makes of a zero loop count
 UOP_SPAN = 2 << encoding.CHISEL.uop_index  # values of its micro-op counter
 ZERO_ROWS = 1 << 16  # and of a STORE with y_size 0
 MAX_SRAM_BYTES = 1 << 30
-MAX_WORK = 1 << 27  # element transfers and micro-ops (of 16x16 tiles, or their like) of one program
+MAX_WORK = 1 << 29  # element transfers and micro-ops (of 16x16 tiles, or their like) of one program
 
 # Flags towards a neighbour that a queue does not have.
 MEANINGLESS_FLAGS: tuple[tuple[int, int], ...] = (

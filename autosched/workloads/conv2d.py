@@ -152,7 +152,7 @@ class Conv2d:
         )
 
     def compute(self, batch: int, block: int, data: Array, kernel: Array, bias: Array | None = None) -> Array:
-        """The same on NumPy, packed in and out: matrix products over sliding windows, exact in float64.
+        """The same on NumPy, packed in and out: a matrix product for every tap, exact in float64.
 
         Lanes past the plain extents count, as they do on the machine.
         """
@@ -161,14 +161,16 @@ class Conv2d:
         x, w = layouts[0].unpack(data), layouts[1].unpack(kernel)
         if self.depthwise:
             w = w[:, None]
-        x = np.pad(x, [(0, 0), (0, 0), (self.pad, self.pad), (self.pad, self.pad)])
-        windows = np.lib.stride_tricks.sliding_window_view(x, (self.k, self.k), axis=(2, 3))
-        windows = windows[:, :, :: self.stride, :: self.stride].astype(np.float64)
-        step = full.ci // full.groups
-        sums = np.concatenate([
-            np.tensordot(windows[:, g * step : (g + 1) * step], part.astype(np.float64), axes=([1, 4, 5], [1, 2, 3]))
-            for g, part in enumerate(np.split(w, full.groups))
-        ], axis=3).transpose(0, 3, 1, 2)
+        n, groups, rows, columns = full.n, full.groups, self.oh, self.ow
+        x = np.pad(x.astype(np.float64), [(0, 0), (0, 0), (self.pad, self.pad), (self.pad, self.pad)])
+        x = x.reshape(n, groups, full.ci // groups, *x.shape[2:])
+        w = w.astype(np.float64).reshape(groups, full.co // groups, full.ci // groups, self.k, self.k)
+        # One tap after the other: all windows at once are larger than the image by the taps.
+        sums = np.zeros((n, groups, full.co // groups, rows * columns))
+        for ky, kx in np.ndindex(self.k, self.k):
+            seen = x[..., ky :: self.stride, kx :: self.stride][..., :rows, :columns]
+            sums += w[..., ky, kx] @ seen.reshape(n, groups, full.ci // groups, rows * columns)
+        sums = sums.reshape(n, full.co, rows, columns)
         return finish(layouts[-1].pack(wrap32(sums)), bias, self.tail)
 
     def _filled(self, batch: int, block: int) -> Conv2d:

@@ -344,7 +344,9 @@ def _draw(rng: np.random.Generator, shape: tuple[int, ...], dtype: str, spread: 
     axis = next((k for k, extent in enumerate(shape) if extent > 1), None)
     if axis is not None and high - low >= 2 * LEAST_REACH:
         turns = np.resize(np.array(MAGNITUDES), shape[axis]).reshape([-1 if k == axis else 1 for k in range(len(shape))])
-        drawn = centre + ((drawn - centre) >> turns)
+        drawn -= centre
+        drawn >>= turns
+        drawn += centre
     count = _corners(drawn.size)
     if count:
         ends = spread.range

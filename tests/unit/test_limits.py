@@ -79,7 +79,7 @@ def test_a_product_of_a_small_array_is_work_too() -> None:
 
 
 def test_a_layer_that_is_too_large_is_one_line(command: Callable[..., tuple[int, str, str]], tmp_path: object) -> None:
-    code, out, err = command("tune", "dense:m=2048,k=4096,n=4096", "--log", str(tmp_path))
+    code, out, err = command("tune", "dense:m=8192,k=4096,n=4096", "--log", str(tmp_path))
     assert (code, out) == (2, "")
     assert len(err.splitlines()) == 1 and f"at most {limits.LIMITS.work} can be checked" in err
 

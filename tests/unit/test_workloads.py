@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import tracemalloc
+
 import numpy as np
 import pytest
 
@@ -83,6 +85,19 @@ def test_reference_is_a_convolution_of_plain_tensors(stride, pad) -> None:
     got = w.layouts[-1].unpack(w.reference(*packed))
     want = np.clip((slow_conv(x, k, stride, pad) >> 8) + bias.reshape(1, -1, 1, 1), 0, 127)
     np.testing.assert_array_equal(got, want)
+
+
+def test_a_reference_holds_no_more_than_a_few_images() -> None:
+    """Not one for every tap, of which 7 x 7 have 49: large images took gigabytes."""
+    work = workload("conv2d:h=64,w=64,ci=16,co=16,k=7,stride=1,pad=3,bias=0")
+    inputs = work.inputs(0)
+    image = 64 * 64 * 16 * np.dtype(np.float64).itemsize
+    tracemalloc.start()
+    try:
+        work.results(*inputs)
+        assert tracemalloc.get_traced_memory()[1] < 8 * image
+    finally:
+        tracemalloc.stop()
 
 
 @pytest.mark.parametrize("groups", [2, 4, 20])
