@@ -96,6 +96,10 @@ class ValueBounds:
         whole = dtype_bounds(buffer.dtype)
         self._buffers[buffer] = interval if whole[0] <= interval[0] and interval[1] <= whole[1] else whole
 
+    def known(self) -> dict[Buffer, Interval]:
+        """What has been worked out, or taken for granted, of buffers so far."""
+        return dict(self._buffers)
+
     def know_reduction(self, block: Block) -> None:
         """Takes for granted what a block with init that takes its terms in by +, min or max can make; says nothing of others.
 

@@ -90,6 +90,7 @@ class Residual:
         shift: to the right.
         low: least value.
         high: greatest value.
+        least: of the other operand, whatever comes in; what is never negative needs fewer clips.
     """
 
     own: int
@@ -98,6 +99,7 @@ class Residual:
     shift: int
     low: int
     high: int
+    least: int = -128
 
 
 @dataclass(frozen=True, eq=False)

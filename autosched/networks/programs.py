@@ -15,7 +15,8 @@ import numpy as np
 from autosched.ir.expr import Expr, IntImm, all_of, binary, cast, if_then_else, maximum, minimum
 from autosched.ir.stmt import Buffer, PrimFunc, Stmt, make_root, seq
 from autosched.networks.graph import Array, Graph, Layer, Residual
-from autosched.networks.ranges import reach
+from autosched.networks.ranges import least, reach
+from autosched.networks.residuals import MOST_IMMEDIATE
 from autosched.networks.tiles import image_of, per_channel, weight_tiles
 from autosched.networks.transposed import Direction, directions
 from autosched.networks.transposed import sums as classes
@@ -80,11 +81,12 @@ class Spec:
         if self.kind == "max":
             return self
         add = self.residual
-        if add is not None:
-            add = Residual(min(add.own, 1), min(add.factor, 1), 1 if add.bias else 0, 1 if add.shift else 0, 0, 127)
-        return replace(
-            self, shift=USUAL_SHIFT if self.shift > 0 else self.shift, low=0, high=127, bias_bits=16, residual=add,
-        )
+        if add is None:
+            return replace(self, shift=USUAL_SHIFT if self.shift > 0 else self.shift, low=0, high=127, bias_bits=16)
+        # Of two clips one may be enough, and a rounding may be too large for an immediate where it comes in in front of a shift.
+        usual = self.shift > 0 and abs(add.bias) << max(self.shift, USUAL_SHIFT) < MOST_IMMEDIATE
+        add = replace(add, least=0 if add.least >= 0 else -128)
+        return replace(self, shift=USUAL_SHIFT if usual else self.shift, bias_bits=16, residual=add)
 
     @property
     def directions(self) -> tuple[Direction, Direction]:
@@ -150,7 +152,8 @@ def spec_of(graph: Graph, layer: Layer, source: tuple[int, ...], block: int) -> 
     bias = "none" if not done.bias.any() else "place" if done.bias.ndim > 1 else "channel" if many else "one"
     common = Spec(
         layer.kind, n, c, h, w, c, out[2], out[3], layer.kernel, layer.stride, layer.pads, bias=bias, bias_bits=bits,
-        shift=shift, low=done.low, high=done.high, residual=layer.residual,
+        shift=shift, low=done.low, high=done.high,
+        residual=None if layer.residual is None else replace(layer.residual, least=least(graph, layer.inputs[-1])),
     )
     if layer.kind == "deconv":
         return replace(common, co=out[1], pads=(*layer.pads[:2], 0, 0))
@@ -368,7 +371,10 @@ class _Builder:
         self.stmts.append(stage(out, axes, lambda *at: cast("int8", last[at])))
         params = tuple([p for p in (data, weight, bias, shift, res, out) if p is not None])
         limit = (1 << spec.bias_bits) - (1 if spec.bias_bits == 31 else 0)
-        ranges = tuple([(-limit, limit) if p is bias else SHIFTS if p is shift else None for p in params])
+        of: dict[Buffer | None, tuple[int, int]] = {bias: (-limit, limit), shift: SHIFTS}
+        if add is not None and add.least > -128:
+            of[res] = add.least, 127
+        ranges = tuple([of.get(p) for p in params])
         return PrimFunc(params, make_root(seq(*self.stmts), (*self.allocs, acc, last)), value_ranges=ranges)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from autosched.errors import ProgramError
-from autosched.networks.graph import Array, Ints, Layer
+from autosched.networks.graph import Array, Graph, Ints, Layer
 
 LIMIT = 1 << 31
 
@@ -48,6 +48,26 @@ def reach(layer: Layer, bias: Ints | None = None) -> Ints:
     # Python integers: a bias of a damaged file may itself be beyond int64's sums.
     total: Ints = weights * 128 + np.abs(bias).reshape(len(bias), -1).max(axis=1)
     return total
+
+
+def least(graph: Graph, tensor: str) -> int:
+    """The least value that an int8 tensor of a network can hold, whatever comes in.
+
+    Args:
+        graph: a network, as imported or as it runs.
+        tensor: name of one of its tensors.
+    """
+    layer = next((x for x in graph.layers if x.output == tensor), None)
+    if layer is None:
+        return -128
+    if layer.residual is not None:
+        return layer.residual.low
+    if layer.requant is not None:
+        return layer.requant.low
+    # The same bytes, or the largest of a window of which no part is padding alone.
+    (top, left, bottom, right), (down, across) = layer.pads, layer.kernel
+    same = layer.kind == "view" or (layer.kind == "max" and max(top, bottom) < down and max(left, right) < across)
+    return least(graph, layer.inputs[0]) if same else -128
 
 
 def prove(layer: Layer) -> None:

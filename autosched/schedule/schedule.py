@@ -34,6 +34,7 @@ from autosched.schedule.primitives.placement.compute_at import ComputeAt
 from autosched.schedule.primitives.placement.inline import Inlining
 from autosched.schedule.primitives.placement.recompute import Recomputing
 from autosched.schedule.primitives.reductions.bits import Bits
+from autosched.schedule.primitives.reductions.clips import Clips
 from autosched.schedule.primitives.reductions.conditions import Conditions
 from autosched.schedule.primitives.reductions.diagonal import Diagonals
 from autosched.schedule.primitives.reductions.digits import Digits
@@ -74,7 +75,7 @@ from sim.markup import listing
 
 class Schedule(
     Lookup, Pieces, Kinds, ReindexCache, CacheIndex, ComputeAt, Recomputing, Inlining, Reductions, Blockizing, Tensorizing,
-    Notes, Sampling, Layout, Reindex, ZeroTerms, Folding, Raising, Factoring, PadEinsum,
+    Notes, Sampling, Layout, Reindex, ZeroTerms, Folding, Clips, Raising, Factoring, PadEinsum,
     DecomposePadding, Rolling, Access, CopyAt, HostStages, PadBlocks, Stages, Diagonals, Digits, Widening, NeutralTerms,
     PlainForms, Windows, Overlaps, Fission, Values, Offsets, Places, Negation, Minus, Doubling, Bits, Spreading, UnitAxes, Parts,
     PlaceLimits, Versions, Conditions, StoreBlocks, Expansion,

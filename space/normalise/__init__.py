@@ -18,6 +18,7 @@ from space.normalise import (
     again,
     apart,
     choices,
+    clips,
     conditions,
     copies,
     diagonal,
@@ -245,6 +246,7 @@ def _formed(
         diagonal.apart(sch, target, bool(wanted.weights))
         again.apply(sch, target)
         epilogue.apply(sch, target)
+        clips.apply(sch, target)
         sums.apply(sch, target)
         if not wanted.weights:
             diagonal.apply(sch, target)  # else when it is known what the program makes
@@ -271,6 +273,7 @@ def _formed(
                 negation.apply(sch, target)
                 negation.narrow_all(sch)
             values.apply(sch, target)
+            clips.apply(sch, target)
             apart.apply(sch, target)
     except ScheduleError as error:
         # A primitive that refuses says that the program is of no form that these rules know; what is in the way of a schedule

@@ -164,6 +164,16 @@ EXAMPLES: dict[str, Example] = {
         D[vi, vk] = T.if_then_else(vi == vk, A[vi], T.int8(0))
 """)), 'sch.diagonal_by_gemm("D")'),
     "fold_epilogue": Example("|".join(EPILOGUE), 'sch.fold_epilogue("R")'),
+    "advance_constant": Example("|".join((
+        'A: T.Buffer((16,), "int8"), b: T.Buffer((16,), "int32"), D: T.Buffer((16,), "int8"), C: T.Buffer((16,), "int32")',
+        'T.func_attr({"autosched.value_ranges": {"b": [-16384, 16384]}})\n' + MID.replace("B", "R")
+        + stage("R[vi]", 'T.min(T.max(T.shift_right(T.Cast("int32", A[vi]) * 64 + b[vi], 8), 0), 127)')
+        + stage("C[vi]", 'T.shift_right(R[vi] + T.Cast("int32", D[vi]) + 1, 1)'))), 'sch.advance_constant("C")'),
+    "drop_clip": Example("|".join((
+        'A: T.Buffer((16,), "int32"), D: T.Buffer((16,), "int32"), C: T.Buffer((16,), "int32")',
+        'T.func_attr({"autosched.value_ranges": {"A": [-16384, 16384], "D": [0, 127]}})\n' + MID.replace("B", "R")
+        + stage("R[vi]", "T.min(T.max(A[vi], 0), 127)") + stage("C[vi]", "T.min(R[vi] + D[vi], 127)"))),
+        'sch.drop_clip("R")'),
     "raise_epilogue": Example("|".join(EPILOGUE), 'sch.raise_epilogue("R")', 'sch.fold_epilogue("R")'),
     "cast_by_gemm": Example("|".join((
         'R: T.Buffer((16,), "int8"), C: T.Buffer((16,), "int32"), D: T.Buffer((16,), "int32")',

@@ -29,6 +29,7 @@ WEIGHTS = {
 # What only this side has: drawn where asked for by name.
 OWN = {
     "set_axis_separator": 1, "double_buffer": 4, "drop_zero_terms": 3, "fold_epilogue": 3, "raise_epilogue": 1,
+    "advance_constant": 2, "drop_clip": 2,
     "recompute_at_consumers": 4, "partition_block": 2,
 }
 
@@ -186,6 +187,14 @@ class Steps:
     def fold_epilogue(self, b: Seen) -> list[str]:
         moved, _ = self._pair(b, True)
         return [self.get(moved), "sch.fold_epilogue(block=b{n})"]
+
+    def advance_constant(self, b: Seen) -> list[str]:
+        moved, _ = self._pair(b, True)
+        return [self.get(moved), "sch.advance_constant(block=b{n})"]
+
+    def drop_clip(self, b: Seen) -> list[str]:
+        moved, _ = self._pair(b, True)
+        return [self.get(moved), "sch.drop_clip(block=b{n})"]
 
     def raise_epilogue(self, b: Seen) -> list[str]:
         moved, _ = self._pair(b, True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import zipfile
+from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -14,8 +15,11 @@ import pytest
 from autosched.ir import PrimFunc
 from autosched.networks import CompiledNetwork, load, network, reference
 from autosched.networks.compare import differences
+from autosched.networks.graph import Layer, Requant
 from autosched.networks.onnx_file import read
+from autosched.networks.ranges import least
 from autosched.networks.repack import gathered
+from autosched.networks.residuals import candidates, fused
 from autosched.target import Target
 from sim.races import check_races
 from space import Space
@@ -49,6 +53,10 @@ def test_a_residual_network_gives_the_bytes_of_its_integer_form(
     assert len(names) == 2 and set(names) <= {n for t in net.tasks for n in t.layers}
     assert not any(" + " in x.name for x in ready.streams[0].layers)
     assert np.array_equal(joined(images), want) and check_races(joined.streams[0].program) == []
+    # What they are added to is known never to be negative where a relu made it, and then has a schedule of its own.
+    told = {n: t.workload.func.value_ranges[-2] for t in net.tasks for n in t.layers if n in names}
+    assert set(told.values()) == {None if least(net.graph, x.inputs[-1]) < 0 else (0, 127)
+                                  for x in fused(net.packed, candidates(net.packed)).layers if x.residual is not None}
     apart = {x.name: x.alone for x in ready.streams[0].layers}
     assert all(x.apart == sum(apart[n] for n in x.name.split(" + ")) for x in joined.streams[0].layers)
     assert len(np.unique(want)) > 8  # not a row of clipped values
@@ -265,3 +273,15 @@ def test_a_dense_layer_as_onnxruntime_writes_it(transposed: bool, onnx_models: M
     node.attribute.append(helper.make_attribute("alpha", 2.0))
     left = load(saved(model, tmp_path / "net.onnx")).graph.host_parts[-1].nodes
     assert [(n.op, n.reason) for n in left] == [("QGemm", "alpha and beta other than 1 are not on the machine")]
+
+
+def test_what_is_never_negative_is_known_through_views_and_maxima(onnx_models: ModuleType, tmp_path: Path) -> None:
+    """A window that may be padding alone could hold the least of all."""
+    b = onnx_models.residual("integer", np.random.default_rng(0))
+    net = load(saved(b.model(b.last), tmp_path / "net.onnx")).graph
+    for low, top, known in ((0, 2, 0), (-5, 2, -5), (0, 3, -128)):
+        requant = Requant(np.zeros(1, np.int64), np.zeros(1, np.int64), low, 127)
+        steps = (Layer("c", "conv", ("x",), "c", requant, np.zeros((16, 16, 1, 1), np.int8)),
+                 Layer("m", "max", ("c",), "m", kernel=(3, 3), pads=(top, 1, 1, 1)), Layer("v", "view", ("m",), "v"))
+        assert least(replace(net, steps=steps), "v") == known
+    assert least(net, net.inputs[0]) == least(net, "nobody makes it") == -128

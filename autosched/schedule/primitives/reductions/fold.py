@@ -157,7 +157,7 @@ def _pattern(state: State, scope: Block, block: Block, value: Expr) -> _Epilogue
                 continue
             if loads_from(addend, load.buffer):
                 continue
-            if not _is_sum(state, scope, load.buffer):
+            if not is_sum(state, scope, load.buffer):
                 continue
             rest = Replaced(node, kept).visit_expr(value)
             loads = [e for e in walk_expr(rest) if isinstance(e, BufferLoad) and e.buffer is load.buffer]
@@ -173,7 +173,8 @@ def _pattern(state: State, scope: Block, block: Block, value: Expr) -> _Epilogue
     )
 
 
-def _is_sum(state: State, scope: Block, buffer: Buffer) -> bool:
+def is_sum(state: State, scope: Block, buffer: Buffer) -> bool:
+    """Whether a reduction makes what a buffer of a scope holds."""
     return any(reduce_iters(b) for b in state.writers(scope, buffer) if any(r.buffer is buffer for r in b.writes))
 
 
@@ -195,7 +196,7 @@ def _beginning(state: State, scope: Block, block: Block, found: _Epilogue) -> tu
         addend = substitute(addend, _coordinates(reader, load, addend, first))
         updates.append(update)
         before = _start(first).value
-        if first.init is None or not isinstance(before, BufferLoad) or not _is_sum(state, scope, before.buffer):
+        if first.init is None or not isinstance(before, BufferLoad) or not is_sum(state, scope, before.buffer):
             return first, updates, addend
         reader, load = first, before
 

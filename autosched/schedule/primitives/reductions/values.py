@@ -47,6 +47,7 @@ class Values(ScheduleBase):
     def simplify_value(self, block: BlockRV | str) -> None:
         """Writes what a block stores more plainly: choices between values as minima and maxima, conversions that do nothing out.
 
+        A minimum or maximum with a constant that the other operand never passes is that operand.
         An absolute value is the larger of a value and its negative, and a division by a power of two that rounds to zero the
         larger of two shifts.
         A choice by a comparison with a constant becomes ``min`` or ``max`` where both sides rise (or stay) with what is
@@ -195,7 +196,19 @@ class _Plainer(Mutator):
             return BinOp("-", const(-1, made.dtype), made.args[0], made.dtype)
         if isinstance(made, BinOp) and made.op == "truncdiv" and made.dtype == "int32" and has_loads(made.a):
             return self._towards_zero(made)
+        if isinstance(made, BinOp) and made.op in ("min", "max") and is_int(made.dtype):
+            return self._reached(made)
         return self._converted(made) if isinstance(made, Cast) else made
+
+    def _reached(self, made: BinOp) -> Expr:
+        """A clip, or what it clips where that never reaches the constant."""
+        for x, other in ((made.a, made.b), (made.b, made.a)):
+            limit = int_value(other)
+            if limit is not None and has_loads(x):
+                low, high = self.values.of(x, self.dom)
+                if high <= limit if made.op == "min" else low >= limit:
+                    return x
+        return made
 
     def _towards_zero(self, made: BinOp) -> Expr:
         """A division by a power of two that rounds to zero, by shifts, which round down: of what is negative the next one up."""

@@ -1,0 +1,44 @@
+"""Clips that later ones make up for go; constants that stages add behind clips of a sum come in where the sum starts.
+
+Both are in residual sums: what a layer's requantisation clips is rounded and clipped again. Where a sum starts a constant costs
+nothing under ``chisel``.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+
+from autosched.errors import ScheduleError
+from autosched.ir.expr import BinOp, BufferLoad, Expr, int_value
+from autosched.ir.stmt import BufferStore
+from autosched.lower.normalise import IMM_MAX, IMM_MIN
+from autosched.schedule import Schedule
+from autosched.target import Target
+from space.normalise.blocks import device_blocks, named
+
+
+def apply(sch: Schedule, target: Target) -> None:
+    """Drops what clips it can, and advances the constants that one immediate operation brings in with what a sum starts with."""
+    for name in [b.name for b in device_blocks(sch.func)]:
+        with suppress(ScheduleError):  # none that may go
+            for where in (sch.copy(), sch):  # a look-up in vain is no step
+                where.drop_clip(where.get_sblock(name))
+    if target.semantics != "chisel":
+        return  # what is added there is no copy that may add something on the way
+    for name in [b.name for b in device_blocks(sch.func)]:
+        with suppress(ScheduleError):  # nothing of the kind, or ranges that do not prove it
+            tried = sch.copy()
+            made = named(tried, tried.advance_constant(tried.get_sblock(name)))
+            before = {b.name: b.init for b in device_blocks(tried.func)}
+            tried.fold_epilogue(tried.get_sblock(made))
+            starts = [b.init for b in device_blocks(tried.func) if b.init is not before.get(b.name)]
+            if all(isinstance(s, BufferStore) and _is_copy(s.value) for s in starts):
+                sch.advance_constant(sch.get_sblock(name))
+
+
+def _is_copy(value: Expr) -> bool:
+    """Whether one immediate operation makes a value: a constant, or what is read and a constant."""
+    if isinstance(value, BinOp) and value.op == "+" and isinstance(value.a, BufferLoad):
+        value = value.b
+    by = int_value(value)
+    return by is not None and IMM_MIN <= by <= IMM_MAX
