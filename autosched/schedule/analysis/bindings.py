@@ -15,17 +15,22 @@ from autosched.ir.functor import Substitute, stmt_children, stmt_exprs, walk_exp
 from autosched.ir.itermap import iter_map_simplify
 from autosched.ir.stmt import (
     TRUE,
+    AssertStmt,
     AttrStmt,
     Block,
     BlockRealize,
     Buffer,
     BufferStore,
+    Evaluate,
     For,
+    IfThenElse,
     LetStmt,
     Range,
     SeqStmt,
     Stmt,
+    While,
 )
+from autosched.schedule.kit.walks import outside
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +133,7 @@ class Rebinder(Substitute):
 
     Args:
         vmap: replaced variables.
-        guard: a condition added to the predicate of the outermost blocks, or None.
+        guard: a condition added to the predicate of the outermost blocks, and put around what stands outside of blocks, or None.
         dom: domains of the loops around, the new ones included.
         preserve_unit_iters: whether a loop of extent one stays in the bindings.
     """
@@ -143,6 +148,8 @@ class Rebinder(Substitute):
         self.depth = 0
 
     def visit_stmt(self, stmt: Stmt) -> Stmt:
+        if self.depth == 0 and self.guard is not None and self._needs_guard(stmt):
+            return IfThenElse(self.guard, Rebinder(self.vmap, None, self.dom, self.preserve_unit_iters).visit_stmt(stmt))
         if isinstance(stmt, For):
             lo, extent = self.visit_expr(stmt.min), self.visit_expr(stmt.extent)
             self.dom[stmt.var] = Range(lo, extent)
@@ -154,6 +161,14 @@ class Rebinder(Substitute):
         if isinstance(stmt, BlockRealize):
             return self._realize(stmt)
         return super().visit_stmt(stmt)
+
+    def _needs_guard(self, stmt: Stmt) -> bool:
+        """Whether a statement touches buffers itself, or is none that a block's predicate could keep from what it does."""
+        if isinstance(stmt, SeqStmt | Block):
+            return False
+        if isinstance(stmt, For | BlockRealize):
+            return any(isinstance(e, BufferLoad) for expr in stmt_exprs(stmt) for e in walk_expr(expr))
+        return isinstance(stmt, BufferStore | Evaluate | AssertStmt | While) or outside(stmt) is not None
 
     def _realize(self, realize: BlockRealize) -> BlockRealize:
         values, predicate = self.visit_exprs(realize.iter_values), self.visit_expr(realize.predicate)

@@ -7,6 +7,7 @@ from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
+from autosched.errors import together
 from autosched.ir.expr import Expr, IntImm, Var, bits, cast, const, int_value
 from autosched.ir.functor import free_vars, uses, walk
 from autosched.ir.print_expr import expr_text
@@ -15,12 +16,15 @@ from autosched.ir.stmt import Block, BlockRealize, For, IterVar, Range, Stmt
 from autosched.schedule.analysis.bindings import Rebinder, loop_dom
 from autosched.schedule.analysis.dependence import affine_binding, drives_one_each, not_accumulating
 from autosched.schedule.analysis.init_first import late
+from autosched.schedule.analysis.iterations import conflicts, require_bounds, told, touched
 from autosched.schedule.analysis.ways import inner_blocks
 from autosched.schedule.kit.base import ArgumentError, BlockRV, ExprRV, LoopRV, ScheduleBase
 from autosched.schedule.kit.limits import Overflow, count
 from autosched.schedule.kit.names import fresh_name, is_name, name_list
 from autosched.schedule.kit.primitive import primitive
+from autosched.schedule.kit.refusal import Refusal
 from autosched.schedule.kit.state import State
+from autosched.schedule.kit.walks import outside, walked
 
 Factors = Sequence[int | ExprRV | None]
 
@@ -319,7 +323,7 @@ class Loops(ScheduleBase):
         Raises:
             ScheduleError: a loop given twice, loops not in one chain of single children, a block below with iterators
                 other than spatial and reduction or bindings that are not affine, an extent that would depend on an
-                inner loop.
+                inner loop, stores outside of blocks whose order would change.
 
         Before::
 
@@ -349,6 +353,7 @@ class Loops(ScheduleBase):
         order = iter(nodes)
         new_order = [next(order) if n.var in chosen else n for n in chain]
         self._init_first(state, chain, new_order)
+        self._stores_in_order(state, chain, new_order)
         seen: set[Var] = {n.var for n in new_order}
         for node in new_order:
             for var in free_vars(node.min) | free_vars(node.extent):
@@ -414,6 +419,25 @@ class Loops(ScheduleBase):
             tied = "; its predicate ties several of them" if drives_one_each(realize, inner) else ""
             self.refuse(f"block {block.name} is required to have an affine binding of its iterators to the loops{tied}",
                         [block.ident], code="index")
+
+    def _stores_in_order(self, state: State, chain: list[For], new_order: list[For]) -> None:
+        """Refuses orders in which iterations that touch one element outside of blocks, where no iterator says how, turn round."""
+        body = chain[-1].body
+        if state.trusted or chain == new_order or (outside(body) is None and not walked(body).binding):
+            return
+        found = touched(body)
+        try:
+            require_bounds(chain, found[1])
+            for buffer, one, other in conflicts(found, found):
+                if not (one.loose or other.loose):
+                    continue
+                same = told(chain, one, other)
+                before, after = ([n.var for n in order if n.var not in same] for order in (chain, new_order))
+                if before != after:
+                    raise Refusal(f"iterations of loops {together([v.name for v in before])} are not known to touch different "
+                                  f"elements of {buffer.name}, outside of blocks", before, code="order")
+        except Refusal as r:
+            self.refuse(r.reason, r.marks, r.hint, state, code=r.code)
 
     def _remember_affine(self, state: State, loop: For) -> None:
         """Notes which blocks below a loop have affine bindings: split and fuse keep that, even where it is hard to see."""
