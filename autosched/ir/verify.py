@@ -180,10 +180,16 @@ def _conditions(node: IfThenElse | While | AssertStmt | Select | BlockRealize | 
         yield f"a condition is {condition.dtype}, not bool"
 
 
+def misfit(value: int, dtype: str) -> str | None:
+    """What is wrong with a constant of an integer type, or None; the parser asks the same of what it reads."""
+    low, high = dtype_bounds(dtype)
+    return None if low <= value <= high else f"constant {shortened(str(value), 40)} does not fit {dtype}"
+
+
 def _literal(node: IntImm, scope: Scope) -> Iterator[str]:
-    low, high = dtype_bounds(node.dtype)
-    if not low <= node.value <= high:
-        yield f"constant {shortened(str(node.value), 40)} does not fit {node.dtype}"
+    found = misfit(node.value, node.dtype)
+    if found is not None:
+        yield found
 
 
 def _loop(node: For, scope: Scope) -> Iterator[str]:

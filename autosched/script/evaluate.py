@@ -11,20 +11,23 @@ import ast
 import inspect
 import operator
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, NoReturn
 
 from autosched.errors import AutoschedError, ProgramError, suggest
 from autosched.ir.expr import (
     BufferData,
+    BufferLoad,
     Expr,
     IntImm,
     Var,
     as_expr,
     binary,
 )
+from autosched.ir.functor import expr_children
 from autosched.ir.stmt import Buffer, BufferRegion
+from autosched.ir.verify import misfit
 from autosched.script import ops
 from autosched.script.access import View, access, buffer_attribute
 from autosched.script.forms import Form, describe, loop_range
@@ -158,7 +161,17 @@ class Evaluator:
         method = getattr(self, "_" + type(node).__name__, None)
         if method is None:
             self.fail(node, f"{type(node).__name__} expressions are not part of the language")
-        return method(node)
+        value = method(node)
+        if isinstance(value, Expr) and type(value) not in (Var, BufferLoad):
+            self.check_constants(node, (value, *expr_children(value)))
+        return value
+
+    def check_constants(self, node: ast.expr, exprs: Iterable[Expr]) -> None:
+        """Refuses constants that their types do not hold; ``verify`` says the same of programs made otherwise."""
+        for e in exprs:
+            fault = misfit(e.value, e.dtype) if type(e) is IntImm else None
+            if fault is not None:
+                self.fail(node, f"{fault}; widen the other operand (.astype), or write a constant inside the type")
 
     def expr(self, node: ast.expr) -> Expr:
         """The value of an expression, which must be a scalar."""

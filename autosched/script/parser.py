@@ -8,7 +8,7 @@ from typing import Any
 
 from autosched.errors import ProgramError
 from autosched.ir.depth import DEEPEST, TOO_DEEP, check_depth, too_deep
-from autosched.ir.expr import BufferLoad, Call, Expr, IntImm, Let, Select, Var
+from autosched.ir.expr import BufferLoad, Call, Expr, IntImm, Let, Select, Var, is_int
 from autosched.ir.functor import walk_expr
 from autosched.ir.print_expr import expr_text
 from autosched.ir.printer import VALUE_RANGES
@@ -26,6 +26,7 @@ from autosched.ir.stmt import (
     Stmt,
     While,
 )
+from autosched.ir.verify import misfit
 from autosched.script import ops
 from autosched.script.access import View, domain_of
 from autosched.script.binding import Binder, Wrapper
@@ -210,7 +211,10 @@ class FunctionParser(Binder):
             self.ev.fail(target, f"a slice of {owner.name} cannot be assigned; write a loop over its elements")
         with self.ev.at(node):
             stmt = store(load.buffer, load.indices, ops.operand(value))
+            if isinstance(value, int) and is_int(stmt.value.dtype) and (fault := misfit(value, stmt.value.dtype)) is not None:
+                raise ValueError(f"{fault}; {owner.name} holds {stmt.value.dtype}")
         nodes = list(walk_expr(stmt.value))
+        self.ev.check_constants(node, nodes)
         if len(nodes) > DEEPEST and too_deep(stmt.value):
             self.ev.fail(node, TOO_DEEP)
         self._bounds(stmt, nodes, target, node)

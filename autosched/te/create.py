@@ -24,6 +24,7 @@ from autosched.ir.stmt import (
     make_root,
     seq,
 )
+from autosched.ir.verify import misfit
 from autosched.te.reduction import COMBINE, identity
 from autosched.te.tensor import Axis, Tensor
 
@@ -42,7 +43,7 @@ def create_prim_func(
         name: the function's name.
 
     Raises:
-        ProgramError: an input or a variable is missing among ``args``.
+        ProgramError: an input or a variable is missing among ``args``, or a constant does not fit its type.
 
     Warns where an addend of a sum depends on no reduction axis (a bias inside the sum): every term adds it again.
     """
@@ -68,6 +69,10 @@ def create_prim_func(
         if tensor.buffer not in given:
             allocs.append(buffers[tensor.buffer])
         body = tensor.op.body
+        constants = (misfit(e.value, e.dtype) for e in walk_expr(body) if type(e) is IntImm)
+        fault = next((f for f in constants if f is not None), None)
+        if fault is not None:
+            raise ProgramError(f"{tensor.name}: {fault}")
         if isinstance(body, Reduce) and body.op == "sum":
             summed = tensor.op.reduce_axis
             names: dict[Var, str] = {a: a.name for a in summed}

@@ -24,6 +24,7 @@ from autosched.ir.stmt import (
     LetStmt,
     While,
 )
+from autosched.ir.verify import verify
 from autosched.script import I, T, parse, parse_file, prim_func
 
 HEAD = "@T.prim_func\ndef f(A: T.Buffer((16, 16), 'int32'), B: T.Buffer((16, 16), 'int32'), n: T.int32):\n"
@@ -507,6 +508,12 @@ def test_access_ptr_and_types_of_calls() -> None:
     assert value("T.if_then_else(True, 1, 2)") == IntImm(1)
 
 
+def test_constants_at_the_ends_of_their_types() -> None:
+    for text in ("A[0, 0].astype('int8') + 127", "A[0, 0].astype('int8') * -128", "2147483647", "T.cast(300, 'int8')",
+                 "-2147483648", "T.int64(1) + 2147483648"):
+        assert not [v for v in verify(body(f"B[0, 0] = {text}")) if v.rule == "constant"]
+
+
 # Refusals: what is wrong, where, and the nearest valid name
 
 
@@ -516,6 +523,11 @@ def test_access_ptr_and_types_of_calls() -> None:
     ("B[0, 0] = a[0, 0]", 4, 11, "name 'a' is not defined"),
     ("Acc = 1\nB[0, 0] = Ac[0, 0]", 5, 11, "name 'Ac' is not defined; did you mean 'Acc'"),
     ("B[0, 0] = T.int8(300)", 4, 11, "300 does not fit T.int8"),
+    ("B[0, 0] = n + 2147483648", 4, 11, "constant 2147483648 does not fit int32"),
+    ("B[0, 0] = 2147483648", 4, 11, "constant 2147483648 does not fit int32; B holds int32"),
+    ("B[0, 0] = T.max(T.int8(0), T.min(A[0, 0].astype('int8'), 300))", 4, 28, "constant 300 does not fit int8"),
+    ("if A[0, 0].astype('int8') > -129:\n    B[0, 0] = 1", 4, 4, "constant -129 does not fit int8"),
+    ("h = lambda x: (x, x + 128)\nB[0, 0] = h(A[0, 0].astype('int8'))[1]", 4, 19, "constant 128 does not fit int8"),
     ("B[0] = 1", 4, 1, "buffer B has 2 dimensions, 1 indices given"),
     ("B[0, 0:4] = 1", 4, 1, "a slice of B cannot be assigned"),
     ("B[0, 0] = A[0, 0:4] + 1", 4, 11, "a region of the buffer A is not a value"),

@@ -263,3 +263,10 @@ def test_tensors_of_one_name_have_buffers_of_different_names(tmp_path: Path) -> 
     a, b = (np.random.default_rng(n).integers(-20, 20, s, np.int8) for n, s in enumerate(((5, 16), (16, 16))))
     q = np.clip(a.astype(np.int32) @ b >> 7, -128, 127)
     assert np.array_equal(autosched.compile(func, log=tmp_path)(a, b), q @ b.astype(np.int32))
+
+
+def test_constants_fit_their_types() -> None:
+    a = te.placeholder((4,), "int8", name="a")
+    te.create_prim_func([a, te.compute((4,), lambda i: a[i] + 127, name="most")])
+    with pytest.raises(ProgramError, match="more: constant 128 does not fit int8"):
+        te.create_prim_func([a, te.compute((4,), lambda i: a[i] + 128, name="more")])
