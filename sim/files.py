@@ -5,9 +5,10 @@ from __future__ import annotations
 import errno
 import itertools
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
+from typing import BinaryIO
 
 MAX_FILE_BYTES = 1 << 29  # of a file that is read whole: a program file, a network
 PIECE = 1 << 20  # bytes that are read at a time
@@ -58,7 +59,12 @@ def copy(source: str | Path, path: str | Path) -> None:
         OSError: one of them cannot be read or written.
     """
     with open(source, "rb") as file:
-        _write(path, iter(lambda: file.read(PIECE), b""))
+        _write(path, pieces(file))
+
+
+def pieces(file: BinaryIO) -> Iterator[bytes]:
+    """What follows in an open file, a piece at a time."""
+    return iter(lambda: file.read(PIECE), b"")
 
 
 def write_bytes(path: str | Path, data: bytes) -> None:
@@ -74,6 +80,11 @@ def write_bytes(path: str | Path, data: bytes) -> None:
         OSError: it cannot be written; ``filename`` is ``path``.
     """
     _write(path, (data,))
+
+
+def write_pieces(path: str | Path, contents: Iterable[bytes]) -> None:
+    """``write_bytes`` of what no memory need hold."""
+    _write(path, contents)
 
 
 def write_text(path: str | Path, text: str) -> None:

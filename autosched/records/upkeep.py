@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import hashlib
+import io
 import json
+import os
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
+from tempfile import TemporaryFile
+from typing import BinaryIO
 
 from autosched.errors import RecordError
 from autosched.records.line import FORMAT, best_line, head_of, open_line, program_line, run_line, trial_line
@@ -54,38 +59,50 @@ def repair(log: Log) -> list[Repaired]:
 
 def _repaired(path: Path) -> Repaired:
     try:
-        with _unwritten(path):
-            lines = path.read_bytes().split(b"\n")
-            bad = _bad(path, lines)
-            good: list[bytes] = []
-            moved: list[bytes] = []
-            for number, raw in enumerate(lines, 1):
+        # A log may have more than a memory holds: it is read line by line, and what becomes of it waits on the disk.
+        with _unwritten(path), TemporaryFile(dir=path.parent) as good, TemporaryFile(dir=path.parent) as taken:
+            bad, moved = _bad(path, _lines(path)), 0
+            for number, raw in enumerate(_lines(path), 1):
                 line = raw.strip(AROUND)
                 whole = _records(line)
-                if number not in bad or (whole == [line] and _newer(line)):
-                    good += whole
-                else:
-                    # A line of which a part can be read goes whole into the other file; the part stays as well.
-                    good += [] if whole == [line] else whole
-                    moved.append(raw)
+                damaged = number in bad and not (whole == [line] and _newer(line))
+                # A line of which a part can be read goes whole into the other file; the part stays as well.
+                good.write(_joined([] if damaged and whole == [line] else whole))
+                if damaged:
+                    taken.write(raw + b"\n")
+                    moved += 1
             # Parts that say nothing by themselves (a trial whose run is damaged) are in the other file with their lines.
-            bad = _bad(path, good)
-            newer = {number for number in bad if _newer(good[number - 1])}
-            good = [line for number, line in enumerate(good, 1) if number not in bad - newer]
+            bad = _bad(path, _again(good))
+            newer = {number for number, line in enumerate(_again(good), 1) if number in bad and _newer(line)}
             if moved:
-                _put_beside(path, moved)
-            files.write_bytes(path, _joined(good))
+                _put_beside(path, taken)
+            kept = (line + b"\n" for number, line in enumerate(_again(good), 1) if number not in bad - newer)
+            files.write_pieces(path, kept)
     except OSError as error:
         raise RecordError(f"cannot repair {path}: {error.strerror}") from error
     except MemoryError:
-        raise RecordError(f"cannot repair {path}: no memory holds it") from None
-    return Repaired(path, len(moved), len(newer))
+        raise RecordError(f"cannot repair {path}: no memory holds a line of it") from None
+    return Repaired(path, moved, len(newer))
 
 
-def _bad(path: Path, lines: list[bytes]) -> set[int]:
+def _lines(path: Path) -> Iterator[bytes]:
+    """The lines of a file without their ends."""
+    with path.open("rb") as file:
+        yield from _again(file)
+
+
+def _again(file: BinaryIO) -> Iterator[bytes]:
+    """``_lines`` of an open file, from its beginning."""
+    file.seek(0)
+    for raw in file:
+        yield raw.removesuffix(b"\n")
+
+
+def _bad(path: Path, lines: Iterable[bytes]) -> set[int]:
     """The numbers, from 1, of the lines of a file of which something cannot be read."""
     file = LogFile(path)
-    file.take(_joined(lines))
+    for line in lines:
+        file.take(line + b"\n")
     return {fault.line for fault in file.damage}
 
 
@@ -93,12 +110,31 @@ def _joined(lines: list[bytes]) -> bytes:
     return b"".join(line + b"\n" for line in lines)
 
 
-def _put_beside(path: Path, moved: list[bytes]) -> None:
-    beside, taken = path.with_name(path.name + BAD), _joined(moved)
-    before = beside.read_bytes() if beside.exists() else b""
-    # A repair that was ended between its two files has put them there already.
-    if not (b"\n" + before).endswith(b"\n" + taken):
-        files.write_bytes(beside, before + taken)
+def _put_beside(path: Path, taken: BinaryIO) -> None:
+    """Puts lines at the end of the file beside another."""
+    beside = path.with_name(path.name + BAD)
+    if not beside.exists():
+        taken.seek(0)
+        files.write_pieces(beside, files.pieces(taken))
+        return
+    with beside.open("rb") as before:
+        # A repair that was ended between its two files has put them there already.
+        if not _ends(before, taken):
+            for file in (before, taken):
+                file.seek(0)
+            files.write_pieces(beside, chain(files.pieces(before), files.pieces(taken)))
+
+
+def _ends(file: BinaryIO, taken: BinaryIO) -> bool:
+    """Whether the last lines of a file are those of another."""
+    start = file.seek(0, os.SEEK_END) - taken.seek(0, os.SEEK_END)
+    if start < 0:
+        return False
+    file.seek(max(start - 1, 0))
+    if start and file.read(1) != b"\n":
+        return False
+    taken.seek(0)
+    return all(file.read(len(piece)) == piece for piece in files.pieces(taken))
 
 
 @contextmanager
@@ -153,7 +189,7 @@ def copied(path: Path, into: Path) -> bool:
             raise RecordError(f"{path} and {there} are two files of one name")
         lines = {b"", *data.split(b"\n")}
         if lost := [raw for raw in held.split(b"\n") if raw not in lines and _records(raw.strip(AROUND)) != [raw.strip(AROUND)]]:
-            _put_beside(there, lost)
+            _put_beside(there, io.BytesIO(_joined(lost)))
     into.mkdir(parents=True, exist_ok=True)
     files.copy(path, there)
     return True

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import shutil
+import tracemalloc
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from autosched.cli import main
 from autosched.cli.exit_codes import Exit
 from autosched.records import Log, version
 from autosched.records.line import FORMAT, best_line, run_line, seal
+from autosched.records.upkeep import repair
 from autosched.search import tune
 from autosched.workloads import workload
 from space import Space
@@ -196,6 +198,23 @@ def test_repair_leaves_nothing_for_a_second_one(
         path.write_bytes(b"\n".join(lines) + end.encode())
         assert said(capsys, "fsck", "--log", tmp_path, "--repair")[0] == Exit.OK
         assert path.read_bytes() == kept and beside.read_bytes().splitlines() == taken
+
+
+def test_a_file_is_repaired_line_by_line(log: Path, tmp_path: Path) -> None:
+    whole, junk = next(log.glob("*.jsonl")).read_bytes(), b"x" * 50_000
+    path = tmp_path / "a.jsonl"
+    path.write_bytes(whole + 100 * (junk + b"\n") + b"the last")
+    damaged = Log.open(tmp_path)
+    tracemalloc.start()
+    (done,) = repair(damaged)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert done.moved == 101 and path.read_bytes() == whole and peak < 2_000_000, peak
+    beside = tmp_path / "a.jsonl.bad"
+    assert beside.read_bytes() == 100 * (junk + b"\n") + b"the last\n"
+    path.write_bytes(whole + b"last")  # the end of what is there, and no line of it
+    assert repair(Log.open(tmp_path))[0].moved == 1 and beside.read_bytes().endswith(b"the last\nlast\n")
+    assert {p.name for p in tmp_path.iterdir()} == {path.name, beside.name}
 
 
 def test_repair_leaves_a_file_that_is_being_written(log: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
