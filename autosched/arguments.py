@@ -135,3 +135,26 @@ def writable(path: str | Path) -> None:
         raise OSError(error.errno, error.strerror, str(path)) from None
     if os.path.islink(real):
         raise ProgramError(f"cannot write {path}: it is a link that leads to itself")
+
+
+def one_file(path: str | Path, other: str | Path) -> bool:
+    """Whether two paths lead to one file, which need not exist yet; a pipe or a terminal may be read and written."""
+    if os.path.exists(path) or os.path.exists(other):
+        return os.path.isfile(path) and os.path.isfile(other) and os.path.samefile(path, other)
+    return os.path.realpath(path) == os.path.realpath(other)
+
+
+def writable_beside(path: str | Path, read: str | Path, what: str) -> None:
+    """``writable``, and refuses the file that what is written is made of.
+
+    Args:
+        path: of the file to write.
+        read: of the one that is read.
+        what: what that is, in a message.
+
+    Raises:
+        ProgramError: as ``writable``, or both are one file.
+    """
+    writable(path)
+    if one_file(path, read):
+        raise ProgramError(f"cannot write {path}: it is {what}")

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from itertools import combinations
 from pathlib import Path
 
-from autosched.arguments import writable
+from autosched.arguments import one_file, writable
 from autosched.errors import ProgramError
 
 # What a command reads, by the argument's name in the parsers.
@@ -32,12 +32,12 @@ def require_outputs(args: argparse.Namespace, *names: str) -> None:
     read = list(_read(args))
     for option, path in given:
         for what, other in read:
-            if _one_file(path, other):
+            if one_file(path, other):
                 raise ProgramError(f"cannot write {path}: {option} and {what} are one file")
         if _of_log(args, path):
             raise ProgramError(f"cannot write {path}: it is a file of the log")
     for (option, path), (another, other) in combinations(given, 2):
-        if _one_file(path, other):
+        if one_file(path, other):
             raise ProgramError(f"cannot write {path}: {option} and {another} are one file")
 
 
@@ -69,10 +69,3 @@ def _of_log(args: argparse.Namespace, path: str) -> bool:
     folders = [getattr(args, "log", None) or str(DEFAULT), getattr(args, "what", None)]
     return real.endswith(".jsonl") and os.path.isfile(real) and any(
         os.path.isdir(folder) and os.path.samefile(Path(real).parent, folder) for folder in folders if folder)
-
-
-def _one_file(path: str, other: str) -> bool:
-    """Whether two paths lead to one file, which need not exist yet; a pipe or a terminal may be read and written."""
-    if os.path.exists(path) or os.path.exists(other):
-        return os.path.isfile(path) and os.path.isfile(other) and os.path.samefile(path, other)
-    return os.path.realpath(path) == os.path.realpath(other)

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from autosched.arguments import writable
+from autosched.arguments import writable, writable_beside
 from autosched.errors import ProgramError
 from autosched.networks.compiled import CompiledNetwork, LayerCost, Stage, Stream, layout_of
 from autosched.networks.compose import Place, Region
@@ -40,9 +40,12 @@ def save(net: CompiledNetwork, path: str | Path) -> None:
         path: file to write.
 
     Raises:
-        ProgramError: no file can be written there.
+        ProgramError: no file can be written there, or it is the one that the network was compiled from.
     """
-    writable(path)
+    if net.source is None:
+        writable(path)
+    else:
+        writable_beside(path, net.source, "the network that was compiled")
     arrays: dict[str, Array] = {}
     stages = [_stage(s, f"s{k}", arrays) for k, s in enumerate(net.stages)]
     manifest = {

@@ -158,6 +158,7 @@ class CompiledNetwork:
         stages: streams, host parts and reshapes, in order.
         untuned: layers without a logged schedule.
         blank: the tensor whose data the file lacks, or None.
+        source: the file that the network was compiled from, which is not written; None of one that was saved.
     """
 
     name: str
@@ -168,6 +169,7 @@ class CompiledNetwork:
     stages: tuple[Stage, ...] = field(repr=False)
     untuned: tuple[str, ...] = ()
     blank: str | None = None
+    source: Path | None = field(default=None, repr=False)
 
     @property
     def streams(self) -> tuple[Stream, ...]:

@@ -40,10 +40,12 @@ class Network:
     Args:
         graph: its layers and host parts.
         target: the machine.
+        source: the file that it was read from.
     """
 
     graph: Graph = field(repr=False)
     target: Target
+    source: Path | None = field(default=None, repr=False)
 
     @property
     def name(self) -> str:
@@ -112,7 +114,7 @@ def load(
         ProgramError: the file is damaged, dynamic, float or unsupported; one line names the node and what to do.
         UnknownNameError: an unknown target or rounding.
     """
-    return Network(import_graph(path, rounding, shapes), get_target(target))
+    return Network(import_graph(path, rounding, shapes), get_target(target), Path(path).absolute())
 
 
 class _Compiler:
@@ -121,7 +123,7 @@ class _Compiler:
     def __init__(self, network: Network, log: str | Path | None, fuse: bool | None, gather: bool | None) -> None:
         from autosched.records import Known
 
-        self.graph, self.target = network.packed, network.target
+        self.graph, self.target, self.source = network.packed, network.target, network.source
         self.macs = {x.name: network.graph.macs(x) for x in network.graph.layers}
         self.known = Known.open(network.target, log)
         self.calls: dict[str, Call] = dict(calls(network.packed, network.target))
@@ -180,7 +182,8 @@ class _Compiler:
             untuned += [x.name for x in stage.layers if not self.schedule(self.calls[x.name].spec)[1]]
             made.append(self.stream(stage, len(made)))
         return CompiledNetwork(
-            graph.name, self.target, graph.tensors, graph.inputs, graph.outputs, tuple(made), tuple(untuned), graph.blank
+            graph.name, self.target, graph.tensors, graph.inputs, graph.outputs, tuple(made), tuple(untuned), graph.blank,
+            self.source,
         )
 
     def schedule(self, spec: Spec) -> tuple[PrimFunc, bool]:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from autosched.arguments import writable
+from autosched.arguments import writable_beside
 from autosched.errors import ProgramError, UnknownNameError
 from autosched.networks.floats import CLIPS, FloatNet, Names, Op, clip_ends, float_net, nothing_for_it
 from autosched.networks.graph import Array, Ints
@@ -116,12 +116,13 @@ def quantize(
         shapes: extents of inputs that the file leaves open, by input.
 
     Raises:
-        ProgramError: the file is damaged or has no data, or the calibration set is empty or does not fit.
+        ProgramError: the file is damaged or has no data, the calibration set is empty or does not fit, or nothing can be written
+            to ``output``, or it is the file that is read.
         UnknownNameError: an unknown method.
     """
     if method not in METHODS:
         raise UnknownNameError("calibration method", method, METHODS)
-    writable(output)
+    writable_beside(output, path, "the network that is quantized")
     file = read(path, shapes, convert=True)
     if file.blank:
         name = next(iter(file.blank))

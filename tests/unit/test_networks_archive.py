@@ -176,3 +176,20 @@ def test_a_network_is_saved_at_the_path_of_a_file(
     assert list(tmp_path.iterdir()) == []
     ready.save("net.zip")
     assert (tmp_path / "net.zip").read_bytes() == split[0].read_bytes()
+
+
+def test_a_network_is_not_saved_over_the_file_that_it_was_compiled_from(
+    split: tuple[Path, Files, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not even from another folder; one that was saved may be saved again where it was."""
+    held = split[0].with_suffix(".onnx").read_bytes()
+    (tmp_path / "net.onnx").write_bytes(held)
+    monkeypatch.chdir(tmp_path)
+    ready = load("net.onnx").compile(split[0].parent)
+    monkeypatch.chdir("/")
+    with pytest.raises(ProgramError, match="it is the network that was compiled"):
+        ready.save(tmp_path / "net.onnx")
+    assert (tmp_path / "net.onnx").read_bytes() == held
+    ready.save(tmp_path / "net.zip")
+    CompiledNetwork.load(tmp_path / "net.zip").save(tmp_path / "net.zip")
+    assert (tmp_path / "net.zip").read_bytes() == split[0].read_bytes()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import cProfile
+import re
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
@@ -641,3 +642,15 @@ def test_a_path_that_names_no_file_is_refused_before_the_work(
             with pytest.raises(SystemExit, match="2"):
                 command(*given)
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("word", ["digits.onnx", "./digits.onnx", "link.onnx"])
+def test_the_network_that_is_read_is_not_written(word: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever it is called; and nothing is calibrated first."""
+    held = (EXAMPLES / "digits.onnx").read_bytes()
+    (tmp_path / "digits.onnx").write_bytes(held)
+    (tmp_path / "link.onnx").symlink_to("digits.onnx")
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ProgramError, match=f"cannot write {re.escape(word)}: it is the network that is quantized"):
+        quantize("digits.onnx", {}, word)
+    assert (tmp_path / "digits.onnx").read_bytes() == held
