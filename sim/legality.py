@@ -105,25 +105,29 @@ def _refuse(bad: Mask, field: str, reason: str) -> None:
         raise ExecutionError(int(found[0]), field, reason)
 
 
-def row_ends(table: isa.Table, mode: str) -> Ints:
-    """First DRAM element behind the last row of each transfer."""
-    y = table[:, isa.Y_SIZE]
-    store = table[:, isa.OPCODE] == isa.OP_STORE
-    rows = np.where((y == 0) & store, ZERO_ROWS, y) if mode == "chisel" else y
-    return np.asarray(table[:, isa.DRAM] + np.maximum(rows - 1, 0) * table[:, isa.X_STRIDE] + table[:, isa.X_SIZE])
-
-
-def _last_bytes(table: isa.Table, config: VTAConfig, mode: str) -> Ints:
-    """First byte behind the last row of each transfer; 0 for what moves nothing."""
+def boxes(table: isa.Table, config: VTAConfig, mode: str) -> Ints:
+    """(base, rows, bytes per row, bytes between rows) of every transfer's DRAM side, int64[n, 4]."""
     bytes_of = isa.element_bytes(config)
-    load, store = moves(table, isa.OP_LOAD), moves(table, isa.OP_STORE)
+    store = table[:, isa.OPCODE] == isa.OP_STORE
     size = np.where(store, bytes_of[isa.MEM_OUT], bytes_of[np.minimum(table[:, isa.MEM], len(bytes_of) - 1)])
-    return np.where(load | store, row_ends(table, mode) * size, 0)
+    y = table[:, isa.Y_SIZE]
+    rows = np.where(store & (y == 0), ZERO_ROWS, y) if mode == "chisel" else y
+    columns = (table[:, isa.DRAM] * size, rows, table[:, isa.X_SIZE] * size, table[:, isa.X_STRIDE] * size)
+    return np.ascontiguousarray(np.stack(columns, axis=1), dtype=np.int64)
+
+
+def box_ends(table: isa.Table, box: Ints) -> Ints:
+    """First byte of DRAM behind the last row of each transfer; 0 for what moves nothing: no columns, or no rows.
+
+    box: of each, by :func:`boxes`.
+    """
+    moved = (moves(table, isa.OP_LOAD) | moves(table, isa.OP_STORE)) & (box[:, 1] > 0)
+    return np.where(moved, box[:, 0] + (box[:, 1] - 1) * box[:, 3] + box[:, 2], 0)
 
 
 def leaves_space(table: isa.Table, config: VTAConfig, mode: str) -> Mask:
     """Which transfers leave the 32-bit address space."""
-    return np.asarray(_last_bytes(table, config, mode) > SPACE)
+    return np.asarray(box_ends(table, boxes(table, config, mode)) > SPACE)
 
 
 def check_space(table: isa.Table, config: VTAConfig, mode: str) -> None:
@@ -131,7 +135,7 @@ def check_space(table: isa.Table, config: VTAConfig, mode: str) -> None:
     found = np.flatnonzero(leaves_space(table, config, mode))
     if len(found):
         index = int(found[0])
-        last = int(_last_bytes(table, config, mode)[index])
+        last = int(box_ends(table, boxes(table, config, mode))[index])
         raise ExecutionError(index, "dram", f"reaches address {last:#x}, outside the 32-bit DRAM")
 
 

@@ -15,11 +15,11 @@ import numpy.typing as npt
 
 from sim import encoding, isa, legality, tokens
 from sim.config import INSN_BYTES, MODES, PAGE_BYTES, TOKEN_LIMIT, VTAConfig, mode_of
-from sim.dram import SPACE, Dram
+from sim.dram import Dram
 from sim.errors import ProgramError, SimError
-from sim.legality import moves
+from sim.legality import boxes, moves
 from sim.program import Program
-from sim.trace import Ints, Race, Trace, boxes, stores_meet, trace, uops_are_constant, uops_of_image
+from sim.trace import Ints, Race, Trace, stores_meet, trace, uops_are_constant, uops_of_image
 
 IMPLEMENTATIONS: tuple[str, ...] = ("chisel", "hls", "fsim")
 CHISEL, HLS, FSIM = (("chisel",), ("hls",), ("fsim",))
@@ -132,12 +132,10 @@ def _transfers(table: isa.Table, config: VTAConfig) -> Iterator[Diagnostic]:
 def _memory(program: Program) -> Iterator[Diagnostic]:
     table, config = program.table, program.config
     box = boxes(table, config, "chisel")
-    busy = (moves(table, isa.OP_LOAD) | moves(table, isa.OP_STORE)) & (box[:, 1] > 0)
-    end = box[:, 0] + (box[:, 1] - 1) * box[:, 3] + box[:, 2]
-    yield from _each(
-        busy & (end > SPACE), "dram", "dram-range", IMPLEMENTATIONS, "reaches past the 32-bit address space"
-    )
+    outside = legality.leaves_space(table, config, "chisel")
+    yield from _each(outside, "dram", "dram-range", IMPLEMENTATIONS, "reaches past the 32-bit address space")
     reason = "page 0 of DRAM does not exist in the simulators"
+    busy = legality.box_ends(table, box) > 0
     yield from _each(busy & (box[:, 0] < PAGE_BYTES), "dram", "page-0", ("chisel", "fsim"), reason)
     low = program.insn_address
     high = low + INSN_BYTES * len(table)

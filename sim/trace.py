@@ -15,7 +15,7 @@ from sim import isa
 from sim.config import VTAConfig
 from sim.dram import Dram
 from sim.encoding import encoding_of
-from sim.legality import UOP_SPAN, ZERO_ROWS, leaves_space, moves, region
+from sim.legality import UOP_SPAN, box_ends, boxes, leaves_space, moves, region
 from sim.tokens import Flow
 
 MAX_RACES = 256
@@ -107,32 +107,20 @@ def uops_of_image(table: isa.Table, config: VTAConfig, dram: Dram, mode: str) ->
     return loads
 
 
-def boxes(table: isa.Table, config: VTAConfig, mode: str) -> Ints:
-    """(base, rows, bytes per row, bytes between rows) of every transfer's DRAM side, int64[n, 4]."""
-    bytes_of = isa.element_bytes(config)
-    store = table[:, isa.OPCODE] == isa.OP_STORE
-    size = np.where(store, bytes_of[isa.MEM_OUT], bytes_of[np.minimum(table[:, isa.MEM], len(bytes_of) - 1)])
-    y = table[:, isa.Y_SIZE]
-    rows = np.where(store & (y == 0), ZERO_ROWS, y) if mode == "chisel" else y
-    columns = (table[:, isa.DRAM] * size, rows, table[:, isa.X_SIZE] * size, table[:, isa.X_STRIDE] * size)
-    return np.ascontiguousarray(np.stack(columns, axis=1), dtype=np.int64)
-
-
 def stores_meet(table: isa.Table, config: VTAConfig, mode: str, low: int, high: int) -> Ints:
     """Stores whose bounding span of DRAM meets bytes low..high - 1."""
     box = boxes(table, config, mode)
-    end = box[:, 0] + (box[:, 1] - 1) * box[:, 3] + box[:, 2]
-    hit = moves(table, isa.OP_STORE) & (box[:, 1] > 0) & (box[:, 0] < high) & (end > low)
+    hit = moves(table, isa.OP_STORE) & (box[:, 0] < high) & (box_ends(table, box) > low)
     return np.flatnonzero(hit)
 
 
 def uops_are_constant(table: isa.Table, config: VTAConfig, mode: str) -> bool:
     """Whether no STORE can touch what a LOAD UOP reads (by bounding spans)."""
     box = boxes(table, config, mode)
-    mine = moves(table, isa.OP_LOAD) & (table[:, isa.MEM] == isa.MEM_UOP) & (box[:, 1] > 0)
+    end = box_ends(table, box)
+    mine = (table[:, isa.OPCODE] == isa.OP_LOAD) & (table[:, isa.MEM] == isa.MEM_UOP) & (end > 0)
     if not mine.any():
         return True
-    end = box[:, 0] + (box[:, 1] - 1) * box[:, 3] + box[:, 2]
     for index in stores_meet(table, config, mode, int(box[mine, 0].min()), int(end[mine].max())):
         low, high = int(box[index, 0]), int(end[index])
         if bool(((box[mine, 0] < high) & (end[mine] > low)).any()):
@@ -165,7 +153,7 @@ def trace(
     stores = np.flatnonzero(ran & moves(table, isa.OP_STORE))
     readers = np.flatnonzero(ran & moves(table, isa.OP_LOAD))
     if len(stores) and len(readers):
-        end = box[:, 0] + (box[:, 1] - 1) * box[:, 3] + box[:, 2]
+        end = box_ends(table, box)
         low, high = box[stores, 0].min(), end[stores].max()
         readers = readers[(box[readers, 0] < high) & (end[readers] > low)]
         k.dram_races(state.engine, state.clocks, state.rank, stores, readers, box, races, count)

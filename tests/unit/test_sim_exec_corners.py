@@ -11,8 +11,10 @@ from sim import isa
 from sim.config import VTAConfig
 from sim.errors import ConfigError, DeadlockError, ExecutionError, FieldError, LimitError, ProgramError
 from sim.machine import run
+from sim.portable import check
 from sim.presets import TARGETS
 from sim.program import Output, Program, Segment
+from sim.races import check_races
 from sim.semantics import execute
 
 DE10 = TARGETS["vta-de10"].config
@@ -229,6 +231,26 @@ def test_a_load_of_no_rows():
     with pytest.raises(ExecutionError, match="instruction 2: y_size: the RTL hangs"):
         execute(prog, "chisel")
     assert [acc_of(prog, "fsim", i) for i in (0, 1)] == [0, 0]
+
+
+@pytest.mark.parametrize("ask", [execute, check_races])
+def test_what_has_no_rows_leaves_no_address_space(ask):
+    """Portability, races and execution ask at one place: one row is behind the end, no row is."""
+    far, outside = (1 << 32) // 64, "instruction 2: dram: reaches address 0x100000040"
+    none, one = (program(load_acc(2), isa.Load(mem=isa.MEM_ACC, dram=far, y_size=rows, x_size=1, y_pad_1=2), acc=[7, 8],
+                         semantics="fsim") for rows in (0, 1))
+    assert "dram-range" not in {d.kind for d in check(none)}
+    ask(none, "fsim")
+    assert "dram-range" in {d.kind for d in check(one)}
+    with pytest.raises(ExecutionError, match=outside):
+        ask(one, "fsim")
+
+
+def test_a_store_of_no_rows_reaches_as_far_as_the_rtl_writes():
+    store = isa.Store(dram=(1 << 32) // 16 - 1, y_size=0, x_size=1, x_stride=1, pop_prev=1, push_prev=1)
+    prog = program(load_acc(1), STORED[0], store, isa.Load(pop_next=1), acc=[7])
+    with pytest.raises(ExecutionError, match="instruction 3: dram: reaches address 0x1000ffff0"):
+        execute(prog, "chisel")
 
 
 def test_a_store_of_no_rows_writes_65536_on_the_rtl():
