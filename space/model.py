@@ -526,28 +526,28 @@ class Model:
         for k, operand in enumerate(nest.operands):
             shared, made = self.shared(plan, k), int(operand.consumer in nest.sides)  # what is made of it has a place of its own
             if shared.any():
-                stays = self.footprint(plan, plan.body, k)
                 spans = [(shared, since)]
                 if k in early:
                     front = shared & (plan.attach[k] == 0)
                     spans = [(shared & ~front, since), (front, 0)]
-                found += [Held(operand.scope, np.where(when, stays, 0), 1 + made, first, last) for when, first in spans]
+                stays, name = self.footprint(plan, plan.body, k), operand.name
+                found += [Held(operand.scope, np.where(when, stays, 0), 1 + made, first, last, name) for when, first in spans]
             for n, part in enumerate(plan.parts, since):
                 own = np.where(part.on & ~shared, self.footprint(plan, part, k), 0)
                 # A result may take the place of an addend, and then its copies are the addend's too.
                 taken = operand.scope == ACC and (nest.anchor is None or operand.leads)
                 banks = np.maximum(plan.banks[k], plan.acc_banks) if taken else None
-                found.append(Held(operand.scope, own, self.copies(plan, part, k, banks) + made, n, n))
+                found.append(Held(operand.scope, own, self.copies(plan, part, k, banks) + made, n, n, operand.name))
         for n, part in enumerate(plan.parts, since):
             tile = np.where(part.on, self.init_elements(plan, part) + times(self.out_tiles(plan, part)) * (tensors - 1), 0)
             turns = self.tile_copies(plan, part)
             if not nest.stands:
-                found.append(Held(ACC, tile, turns, n, n))
+                found.append(Held(ACC, tile, turns, n, n, nest.out))
             if nest.wides:
-                found.append(Held(ACC, np.where(part.on, self.wide_room(part), 0), 1, n, n))
+                found.append(Held(ACC, np.where(part.on, self.wide_room(part), 0), 1, n, n, nest.wides[0].block))
             if nest.halos:
                 border = np.where(part.on[:, None], self.halo_elements(part) * [halo.live for halo in nest.halos], 0)
-                found += [Held(ACC, border[:, k], turns if nest.stands and k == nest.place else 1, n, n)
+                found += [Held(ACC, border[:, k], turns if nest.stands and k == nest.place else 1, n, n, nest.out)
                           for k in range(len(nest.halos))]
         return found
 

@@ -93,6 +93,10 @@ class Sketch:
         Args:
             plans: of the points, one for each nest.
         """
+        return np.array(np.broadcast_to(fits(self.held(plans), self.models[0].target), len(plans[0])), dtype=np.bool_)
+
+    def held(self, plans: Sequence[Plan]) -> list[Held]:
+        """What every buffer of all nests takes of its memory, as ``Model.held``."""
         held: list[Held] = []
         since = 0
         for model, plan in zip(self.models, plans):
@@ -100,7 +104,7 @@ class Sketch:
             early = [k for k, operand in enumerate(model.nest.operands) if since and operand.name not in self.written]
             held += model.held(plan, since, early)
             since += len(plan.parts)
-        return np.array(np.broadcast_to(fits(held, self.models[0].target), len(plans[0])), dtype=np.bool_)
+        return held
 
     @cached_property
     def deciding(self) -> tuple[tuple[Model, slice, slice, NumericRule], ...]:

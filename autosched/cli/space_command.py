@@ -34,6 +34,7 @@ def run(args: argparse.Namespace) -> int:
     """Counts the points and lists the best drafts."""
     from space import Space
     from space.lowerable import require_lowerable
+    from space.shortage import shortage
 
     target = get_target(args.target)
     space = Space(workload(args.workload, target.config.batch, target.config.block_in).func, target)
@@ -54,6 +55,8 @@ def run(args: argparse.Namespace) -> int:
     if not len(points):
         known = "has no schedule" if exact else "no schedule is known"
         what = f"{args.workload} on {space.target.name}: {known} that fits its memories"
+        if lack := shortage(space):
+            what += f": {lack}"
         raise NoScheduleError(what, args.workload, space.target.name, "")
     size = number(count) if exact else f"more than {number(count)}"
     tell(f"{args.workload} on {space.target.name}: {size} schedules, none faster than {number(space.floor())} cycles")

@@ -155,6 +155,8 @@ def _print(report: TuneReport | NetworkReport, tasks: list[TuneReport]) -> None:
         for kind, n in t.failed.items():
             failed[kind] = failed.get(kind, 0) + n
     for t in tasks:
+        if t.lack:
+            print(f"autosched: {t.workload}: no schedule is known that fits the memories: {t.lack}", file=sys.stderr)
         for cycles, reason in t.dropped:
             print(f"autosched: {t.workload}: a schedule of {number(cycles)} cycles was not taken, its check failed: {reason}",
                   file=sys.stderr)

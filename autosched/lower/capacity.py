@@ -32,6 +32,7 @@ class Held:
         copies: of it, all held for the whole of its life (``copies_of``).
         first: the moment from which it lives; moments are numbers in the order of execution.
         last: the moment until which it lives.
+        what: whose it is, where that is said.
     """
 
     scope: str
@@ -39,6 +40,7 @@ class Held:
     copies: Figure
     first: int
     last: int
+    what: str = ""
 
 
 def copies_of(wanted: Figure, turns: Figure) -> Any:

@@ -55,6 +55,7 @@ class TuneReport:
         dropped: (cycles, reason) of schedules that were faster than the best and whose check failed: what is not verified is
             never the best.
         violations: (point, cycles, bound) of schedules that were faster than what was proven of them: a fault of this project.
+        lack: why there was nothing to try: which memory is too small for the smallest tiles, by how much, and for what.
     """
 
     workload: str
@@ -81,6 +82,7 @@ class TuneReport:
     damaged: int = 0
     violations: tuple[tuple[tuple[int, ...], int, int], ...] = ()
     dropped: tuple[tuple[int, str], ...] = ()
+    lack: str = ""
 
     @property
     def gap(self) -> float | None:

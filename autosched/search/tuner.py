@@ -31,6 +31,7 @@ from autosched.workloads.apart import at_most
 from sim.notices import told_to
 from space import VERSION, Space
 from space.lowerable import require_lowerable
+from space.shortage import shortage
 
 if TYPE_CHECKING:
     import optuna
@@ -486,7 +487,7 @@ class _Run:
             verified=verified, seconds=time.monotonic() - self.since, stop=stop, engine=self.proposer.engine,
             size=self.proposer.size, history=tuple(self.history), task=self.task, machine=self.target,
             multiplicity=multiplicity, damaged=self.log.damaged, violations=tuple(self.violations),
-            dropped=tuple(self.dropped),
+            dropped=tuple(self.dropped), lack="" if self.history or stop != "exhausted" else shortage(self.space),
         )
 
 

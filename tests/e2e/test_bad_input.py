@@ -342,7 +342,8 @@ def test_a_space_without_a_known_schedule_says_so(here: Here, tmp_path: Path) ->
         (tmp_path / "small.json").write_text(json.dumps({"LOG_BLOCK": 1, "LOG_INP_BUFF_SIZE": 9, "LOG_ACC_BUFF_SIZE": size}))
         done = here("space", "p.py:main", "--target", "small.json", "--sample", "64", cwd=tmp_path)
         assert done.returncode == code, done.stderr
-        assert ("no schedule is known that fits its memories" in done.stderr) == (code != Exit.OK)
+        said = "no schedule is known that fits its memories: the accumulator holds 2 elements, and the smallest tiles need 3: "
+        assert (said in done.stderr) == (code != Exit.OK), done.stderr
 
 
 TURNED = '''

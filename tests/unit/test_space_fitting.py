@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from pathlib import Path
+
 import numpy as np
 import pytest
 from small_machine import SMALL
 
+from autosched.ir import PrimFunc
+from autosched.script import parse
+from autosched.search import TuneReport, tune
 from autosched.search import proposer as module
 from autosched.search.proposer import Proposer
+from autosched.target import Target
 from autosched.workloads import workload
 from space import Space, fitting
 from space.distinct import keys
 from space.fitting import fitted
+from space.shortage import shortage
 
 CONV = Space(workload("resnet18.c8").func, SMALL)
 
@@ -73,3 +81,39 @@ def test_they_are_asked_for_where_few_draws_are_points(above: int, asked: int, m
         monkeypatch.setattr(module, name, value)
     Proposer(CONV, 0).batch(8)
     assert calls == [64] * asked
+
+
+FOUR = """
+@T.prim_func
+def four({params}, O: T.Buffer((8, 16), "int8")):
+    for i, j in T.grid(8, 16):
+        with T.block("O"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            O[vi, vj] = T.cast({value}, "int8")
+"""
+
+
+@pytest.mark.parametrize(("names", "elements", "need"), [("AB", 4, 0), ("ABCD", 4, 5), ("ABCD", 8, 0)])
+def test_a_machine_that_is_too_small_is_told_for_what(names: str, elements: int, need: int, tmp_path: Path) -> None:
+    params = ", ".join(f'{n}: T.Buffer((8, 16), "int32")' for n in names)
+    func = parse(FOUR.format(params=params, value=" + ".join(f"{n}[vi, vj]" for n in names)))
+    assert isinstance(func, PrimFunc)
+    target = Target("tiny", replace(SMALL.config, LOG_ACC_BUFF_SIZE=6 + elements.bit_length() - 1), "chisel")
+    space = Space(func, target)
+    whose = ", ".join(f"1 for {n}" for n in names)
+    said = f"the accumulator holds {elements} elements, and the smallest tiles need {need}: {whose} and 1 for O" if need else ""
+    assert shortage(space) == said and bool(space.count()[0]) == (not need)
+    if need:
+        report = tune(func, target=target, trials=2, jobs=1, log=tmp_path)
+        assert isinstance(report, TuneReport) and (report.lack, report.cycles, report.stop) == (said, None, "exhausted")
+
+
+def test_decisions_that_take_too_much_are_told_for_what() -> None:
+    """What is fixed counts; what nobody fixed is as small as it can be."""
+    func = workload("dense:m=64,k=64,n=64,bias=0").func
+    assert shortage(Space(func, SMALL)) == ""
+    whole = dict.fromkeys(("load_data", "load_weight"), 0)
+    tiny = replace(SMALL, config=replace(SMALL.config, LOG_INP_BUFF_SIZE=7))
+    assert shortage(Space(func, tiny)) == ""
+    said = "the input memory holds 8 elements, and the smallest tiles need 256: 256 for data"
+    assert shortage(Space(func, tiny, fixed=whole)) == said
