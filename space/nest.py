@@ -550,7 +550,10 @@ def _check_elementwise(chain: list[Site], anchor: Site | None, lanes: int) -> No
             continue
         for load in loads_of(site):
             if load.buffer in {s.store.buffer for s in chain} and load.indices != store.indices:
-                raise SpaceError(f"block {site.block.name!r} reads {load.buffer.name} at another place than it writes", "index")
+                name = load.buffer.name
+                raise SpaceError(f"block {site.block.name!r} reads {name} at another place than it writes, and vectors are "
+                                 f"stored where they are made: compute {name} where it is read, or let it be a result of its own",
+                                 "index")
     shapes = {tuple(int_value(e) for e in s.store.buffer.shape) for s in chain}
     if len(shapes) > 1:
         raise NotPackedError("the blocks of the output chain have different shapes: give each result a sum of its own, or make "

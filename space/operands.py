@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from autosched.errors import ProgramError, SpaceError
 from autosched.ir.expr import BinOp, BufferLoad, Call, Expr, IntImm, Var, int_value, is_int
 from autosched.ir.functor import free_vars, substitute, walk_expr
+from autosched.ir.host import is_move
 from autosched.ir.patterns import choice_of, has_loads
 from autosched.ir.printer import expr_text
 from autosched.ir.scopes import ACC, INP, WGT
@@ -118,14 +119,14 @@ def operands_of(
                 dims = tuple((coeffs + pad, size) for coeffs, size in dims)
                 for x in loads_of(side):
                     if x.dtype != "int32":
-                        raise _narrow(side, x)
+                        raise _narrow(side, x, x.buffer in by_output)
                     operands.append(Operand(x.buffer.name, ACC, side.block.name, _read_index(side.block, x.buffer), None, dims,
                                             tuple(size for _, size in dims)))
                 continue
             if load.buffer in sources and load.buffer not in seen:
                 seen.add(load.buffer)
                 if load.dtype != "int32":
-                    raise _narrow(site, load)
+                    raise _narrow(site, load, load.buffer in by_output)
                 dims = dims_of(load, lanes, own, f"block {site.block.name!r}")
                 pad = (0,) * (len(anchor_vars) - len(own))
                 dims = tuple((coeffs + pad, size) for coeffs, size in dims)
@@ -148,8 +149,8 @@ def _reached(starts: list[tuple[int, ...]]) -> tuple[tuple[int, ...], tuple[tupl
     return first, tuple(tuple(sorted({x - low for x in at})) for low, at in zip(first, zip(*starts)))
 
 
-def _narrow(site: Site, load: BufferLoad) -> ProgramError:
-    """Why a stage cannot read a tensor of another type than the accumulator's."""
+def _narrow(site: Site, load: BufferLoad, made: bool) -> ProgramError:
+    """Why a stage cannot read a tensor of another type than the accumulator's; ``made``: one that the program makes."""
     block, name = site.block.name, load.buffer.name
     between = next((e.dtype for e in walk_expr(site.store.value) if is_int(e.dtype) and e.dtype not in ("int8", "int32")
                     and isinstance(e, BinOp | Call) and any(x is load for x in walk_expr(e))), None)
@@ -175,7 +176,11 @@ def _narrow(site: Site, load: BufferLoad) -> ProgramError:
         constants = [c for side in parts[1:] if (c := int_value(side))]
         if constants:
             return SpaceError(f"block {block!r} pads {name} with {constants[0]}; the DMA pads with 0", "pad")
-    return NotPackedError(f"block {block!r} reads {name} as {load.dtype}; the ALU takes int32", "type")
+    way = ""
+    if load.dtype == "int8" and is_move(site.store.value):
+        way = f", and it only moves that: write in one block what moves {name} and what computes with it"
+        way += f", or let {name} be a result of its own" if made else ""
+    return NotPackedError(f"block {block!r} reads {name} as {load.dtype}; the ALU takes int32{way}", "type")
 
 
 def _reduced(

@@ -220,6 +220,15 @@ def is_copy(block: Block, sources: Collection[Buffer]) -> bool:
     return block.init is None and is_move(value) and not by_data and all(x.buffer in sources for x in loads_of(block))
 
 
+def moved(func: PrimFunc) -> set[Buffer]:
+    """The tensors that are given to a program, and those that it makes by moving their elements."""
+    found = set(given(func))
+    for block in device_blocks(func):
+        if is_copy(block, found):
+            found.add(store_of(block).buffer)
+    return found
+
+
 def _is(index: Expr, var: Expr, extent: int) -> bool:
     return index == var if extent > 1 else index == var or int_value(index) == 0
 

@@ -6,14 +6,14 @@ result then; that they are one tensor is for the host.
 
 from __future__ import annotations
 
-from autosched.ir.expr import Var
+from autosched.ir.expr import BufferLoad, Var
 from autosched.ir.functor import walk_expr
 from autosched.ir.host import is_move
 from autosched.ir.patterns import choice_of, has_loads
 from autosched.ir.stmt import Block, PrimFunc
 from autosched.schedule import Schedule
 from autosched.target import Target
-from space.normalise.blocks import device_block, device_blocks, extents, named, readers_of, store_of, turning_point
+from space.normalise.blocks import device_block, device_blocks, extents, moved, named, readers_of, store_of, turning_point
 
 MOST = 16  # parts of one result
 
@@ -47,11 +47,13 @@ def _cut(func: PrimFunc, block: Block) -> tuple[Var, int] | None:
     store = store_of(block)
     if block.init is not None or store.buffer not in func.buffers or readers_of(func, store.buffer):
         return None
-    size = extents(block)
+    size, outside = extents(block), moved(func)
     for e in walk_expr(store.value):
         choice = choice_of(e)
-        if choice is None or is_move(e) or not all(has_loads(branch) for branch in choice[1:]):
+        if choice is None or not all(has_loads(branch) for branch in choice[1:]):
             continue
+        if is_move(e) and all(x.buffer in outside for x in walk_expr(e) if isinstance(x, BufferLoad)):
+            continue  # of elements from outside a move as a whole is a value that is computed
         found = turning_point(choice[0])
         if found is not None and 0 < found[1] < size.get(found[0], 0):
             return found
