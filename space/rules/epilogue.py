@@ -9,14 +9,15 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from autosched.errors import ScheduleError
-from autosched.ir.expr import BinOp, BufferLoad, Call, Expr, Var
+from autosched.ir.expr import BinOp, BufferLoad, Call, Expr, IntImm, Var
 from autosched.ir.functor import expr_children, free_vars
-from autosched.ir.stmt import Block, BufferStore
+from autosched.ir.stmt import Block, Buffer, BufferStore
 from space.normalise.blocks import device_blocks, extents, loads_of, plain_blocks, readers_of, store_of
 from space.rule import StructuralRule
 
 if TYPE_CHECKING:
     from autosched.schedule import Schedule
+    from autosched.schedule.kit.base import BlockRV
     from autosched.target import Target
 
 
@@ -85,12 +86,33 @@ def _everywhere(sch: Schedule, primitive: str) -> Schedule | None:
     other = sch.copy()
     done = False
     for block in other.get_child_blocks(other.get_sblock("root")):
+        if primitive == "fold_epilogue" and not _starts_with_a_constant(other, block):
+            continue  # it starts by a copy as it is; forms that fold more into that would come before those that have points
         try:
             getattr(other, primitive)(block)
             done = True
         except ScheduleError:
             continue  # nothing to do here, or ranges that do not prove it
     return other if done else None
+
+
+def _starts_with_a_constant(sch: Schedule, block: BlockRV) -> bool:
+    """Whether no sum that a block reads, or that such a one goes on from as it is, starts with what the program is given."""
+    made = sch.get(block)
+    assert isinstance(made, Block)
+    starts: dict[Buffer, Expr] = {}
+    for b in (blocks := sch.state.children_of(sch.state.root)):
+        sums = any(iv.kind == "reduce" for iv in b.iter_vars)
+        store = b.init if sums else b.body
+        others = {w.buffer for x in blocks if x is not b for w in x.writes}
+        if isinstance(store, BufferStore) and (sums or store.buffer in others):
+            starts[store.buffer] = store.value
+    for buffer in {r.buffer for r in made.reads}:
+        while isinstance(value := starts.get(buffer), BufferLoad) and value.buffer in starts:
+            buffer = value.buffer
+        if value is not None and not isinstance(value, IntImm):
+            return False
+    return True
 
 
 def _products(sch: Schedule, target: Target) -> Schedule | None:

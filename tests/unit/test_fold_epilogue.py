@@ -17,6 +17,7 @@ from autosched.schedule import Schedule
 from autosched.script import T, parse
 from autosched.target import get_target
 from autosched.workloads import workload
+from space import Space
 
 Same = Callable[..., None]
 
@@ -258,6 +259,61 @@ def test_all_sums_of_a_chain_count_against_overflow(terms: int, fits: bool) -> N
     least = 3 - 4000 - 128 * terms
     assert (least >= -2**31) == fits
     folded_or_refused(Schedule(func), fits, "range")
+
+
+STARTED = """
+@T.prim_func
+def f(A: T.Buffer((8, 16), "int8"), b: T.Buffer((8,), "int32"), e: T.Buffer((8,), "int32"), D: T.Buffer((8,), "int32")):
+    T.func_attr({{"autosched.value_ranges": {{"b": [-16384, 16384], "e": [{low}, {high}]}}}})
+    C = T.sblock_alloc_buffer((8,), "int32")
+    for i, k in T.grid(8, 16):
+        with T.sblock("C"):
+            vi, vk = T.axis.remap("SR", [i, k])
+            with T.init():
+                C[vi] = {start}
+            C[vi] = C[vi] + T.Cast("int32", A[vi, vk])
+    for i in range(8):
+        with T.sblock("D"):
+            vi = T.axis.spatial(8, i)
+            D[vi] = {value}
+"""
+FAR = (1 << 31) - 1 - (16384 << 8) - 16 * 127  # e may be as large, and no partial sum overflows
+
+
+@pytest.mark.parametrize("decomposed", [False, True])
+@pytest.mark.parametrize(("start", "value", "high", "left"), [
+    ("0", "C[vi] + b[vi] + e[vi]", 1 << 30, "C[vi]"),
+    ("0", "T.shift_right(C[vi] + e[vi], 8) + b[vi]", FAR, "T.shift_right(C[vi], 8)"),
+    ("e[vi]", "T.shift_right(C[vi], 8) + b[vi]", FAR, "T.shift_right(C[vi], 8)"),
+    ("e[vi]", "T.shift_right(C[vi], 8) + b[vi]", FAR + 1, ""),
+    ("T.max(e[vi], 3) * 2", "C[vi] + b[vi]", (1 << 31) - 1, "C[vi]"),
+])
+def test_a_sum_may_start_with_something_already(
+    decomposed: bool, start: str, value: str, high: int, left: str, same: Same, verify_trace_roundtrip: Verify,
+) -> None:
+    """As addends that were folded before: what it starts with counts with all that it may be."""
+    func = parse(STARTED.format(start=start, value=value, low=0, high=high))
+    assert isinstance(func, PrimFunc)
+    sch = Schedule(func)
+    if decomposed:
+        sch.decompose_reduction("C", sch.get_loops("C")[1])
+    if start == "0":
+        sch.fold_epilogue("D")
+    if not left:
+        with refused(ScheduleError, "range"):
+            sch.fold_epilogue("D")
+        return
+    sch.fold_epilogue("D")
+    assert f"D[vi] = {left}\n" in sch.script()
+    for seed in range(2):
+        same(func, sch, seed)
+    verify_trace_roundtrip(sch, func)
+
+
+def test_spaces_fold_into_constants_alone(user_programs) -> None:
+    """A form more in front of others would give their points another meaning."""
+    space = Space(user_programs.program("conv_nhwc_hwio"), "vta-de10")
+    assert [sketch.done for sketch in space.sketches] == [(), ("windows gathered by the host",)]
 
 
 def test_an_output_sum_is_refused() -> None:

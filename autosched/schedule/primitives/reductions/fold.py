@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from math import prod
 
-from autosched.ir.expr import BinOp, BufferLoad, Call, Expr, IntImm, Var, as_expr, int_value, intrin
+from autosched.ir.expr import BinOp, BufferLoad, Call, Expr, Var, as_expr, int_value, intrin
 from autosched.ir.functor import free_vars, substitute, walk_expr
 from autosched.ir.patterns import loads_from
 from autosched.ir.region import block_access
@@ -119,7 +119,7 @@ def _fold(state: State, realize: BlockRealize) -> Stmt:
                       hint=before_nesting(state, block, "fold_epilogue"), code="form")
     found = _pattern(state, scope, block, store.value)
     first, updates, addend = _beginning(state, scope, block, found)
-    _no_overflow(state, block, found, first, updates)
+    _no_overflow(state, scope, block, found, first, updates)
     start = _start(first)
     shifted = addend if found.shift == 0 else intrin("shift_left", addend, as_expr(found.shift, start.buffer.dtype))
     opening = BufferStore(start.buffer, start.indices, start.value + shifted)
@@ -222,9 +222,9 @@ def _reduction(state: State, scope: Block, reader: Block, total: Buffer) -> tupl
         if isinstance(update.init, BufferStore):
             return update, update
         raise Refusal(f"the init of block {update.name} is not one store", marks, code="reduction")
-    if update.init is None and starts and isinstance(starts[0].body, BufferStore) and not starts[0].reads:
+    if update.init is None and starts and isinstance(starts[0].body, BufferStore) and not loads_from(starts[0].body.value, total):
         return starts[0], update
-    raise Refusal(f"the initial value of {total.name} is not one store of a constant", marks, code="reduction")
+    raise Refusal(f"the initial value of {total.name} is not one store", marks, code="reduction")
 
 
 def _start(first: Block) -> BufferStore:
@@ -260,21 +260,25 @@ def _coordinates(block: Block, load: BufferLoad, addend: Expr, first: Block) -> 
     return at
 
 
-def _no_overflow(state: State, block: Block, found: _Epilogue, first: Block, updates: list[Block]) -> None:
+def _no_overflow(
+    state: State, scope: Block, block: Block, found: _Epilogue, first: Block, updates: list[Block]
+) -> None:
     """Refuses unless every partial sum, with and without the addend, fits the type, or nothing is shifted: sums wrap around."""
     bounds = ValueBounds(state.func)
     total = found.load.buffer
     ranges = [_terms(bounds, update) for update in updates]
-    start = _start(first)
-    if not isinstance(start.value, IntImm):
-        raise Refusal(f"the initial value of {total.name} is not a constant", [first.ident], code="reduction")
+    loads = [e.buffer for e in walk_expr(_start(first).value) if isinstance(e, BufferLoad)]
+    from_sums = [b.name for b in loads if _is_sum(state, scope, b)]
+    if from_sums:
+        raise Refusal(f"the initial value of {total.name} is computed from the sum {from_sums[0]}", [first.ident],
+                      code="reduction")
     if not found.shift:
         return
-    base = start.value.value
+    base = bounds.of(_start(first).value, {iv.var: iv.dom for iv in first.iter_vars})
     b_low, b_high = bounds.of(found.addend, {iv.var: iv.dom for iv in block.iter_vars})
     least, most = dtype_bounds(total.dtype)
     lows, highs = zip(*(_sums(*own) for own in ranges))
-    sums = base + sum(lows), base + sum(highs)
+    sums = base[0] + sum(lows), base[1] + sum(highs)
     low, high, terms = min(low for low, _, _ in ranges), max(high for _, high, _ in ranges), sum(n for _, _, n in ranges)
     shifted = b_low << found.shift, b_high << found.shift
     for what, (bottom, top) in (
