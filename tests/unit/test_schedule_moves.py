@@ -384,3 +384,87 @@ def test_choices_by_an_iterator_that_the_producer_has_not(first: str, same) -> N
     sch.reverse_compute_inline("C")
     assert "A[" not in sch.script()
     same(func, sch)
+
+
+def padded_later(parts: bool) -> tuple[PrimFunc, Schedule]:
+    """A frame of zeros, of which a part is stored anew by rows, as a whole or in parts that declare nothing."""
+    func = parse("""
+@T.prim_func
+def f(A: T.Buffer((4, 8), "int32"), C: T.Buffer((6, 8), "int32")):
+    for i, j in T.grid(6, 8):
+        with T.sblock("zeros"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            C[vi, vj] = 0
+    for i, j in T.grid(4, 8):
+        with T.sblock("inside"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            C[vi + 1, vj] = A[vi, vj]
+""")
+    sch = Schedule(func)
+    if parts:
+        sch.loop_partition(sch.get_loops("inside")[1], [4, None])
+    return func, sch
+
+
+@pytest.mark.parametrize("parts", [True, False])
+def test_who_else_writes_may_declare_nothing(parts: bool) -> None:
+    func, sch = padded_later(parts)
+    row = sch.get_loops("inside_j_common" if parts else "inside")[0]
+    with refused(ScheduleError, "form"):
+        sch.reverse_compute_at("zeros", row)
+    same_result(sch, func)
+
+
+@pytest.mark.parametrize("read", [False, True])
+def test_a_part_of_a_tensor_is_not_inlined(read: bool) -> None:
+    text = """
+@T.prim_func
+def f(A: T.Buffer((8,), "int32"), C: T.Buffer((8,), "int32")):
+    B = T.sblock_alloc_buffer((8,), "int32")
+    for i in range(4):
+        with T.sblock("first"):
+            vi = T.axis.spatial(4, i)
+            B[vi] = A[vi]
+    for i in range(4):
+        with T.sblock("second"):
+            vi = T.axis.spatial(4, i)
+            B[vi + 4] = A[vi] + 1
+    for i in range(8):
+        with T.sblock("C"):
+            vi = T.axis.spatial(8, i)
+            C[vi] = {}[vi]
+"""
+    sch = Schedule(parse(text.format("B" if read else "A")))
+    with refused(ScheduleError, "form" if read else "writer"):
+        sch.compute_inline("second")
+
+
+@pytest.mark.parametrize(("extent", "index", "fits"), [
+    (8, "[v // 2]", False), (9, "[v // 2]", False), (8, "[v % 4]", False), (8, "[v // 2, v % 2]", True),
+    (9, "[v // 2, v % 2]", True), (8, "[v % 4, v // 4]", True),
+])
+def test_an_element_that_several_iterations_read_is_not_stored_by_one(extent: int, index: str, fits: bool) -> None:
+    first, _, second = index.strip("[]").partition(", ")
+    shape = {"v // 2": -(-extent // 2), "v % 4": 4, "v % 2": 2, "v // 4": 2}
+    sizes = [shape[x] for x in (first, second) if x]
+    names = ["i", "j"][: len(sizes)]
+    func = parse(f"""
+@T.prim_func
+def f(A: T.Buffer(({", ".join(map(str, sizes))},), "int32"), C: T.Buffer(({extent},), "int32")):
+    B = T.sblock_alloc_buffer(({", ".join(map(str, sizes))},), "int32")
+    for i, j in T.grid({sizes[0]}, {sizes[-1] if len(sizes) > 1 else 1}):
+        with T.sblock("B"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            B[{", ".join("v" + x for x in names)}] = A[{", ".join("v" + x for x in names)}] * 3
+    for k in range({extent}):
+        with T.sblock("C"):
+            v = T.axis.spatial({extent}, k)
+            C[v] = B{index} + 1
+""")
+    sch = Schedule(func)
+    if fits:
+        sch.reverse_compute_inline("C")
+    else:
+        with refused(ScheduleError, "index"):
+            sch.reverse_compute_inline("C")
+    same_result(sch, func)

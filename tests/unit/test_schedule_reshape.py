@@ -460,6 +460,35 @@ def test_tiles_that_leave_elements_out_are_no_windows(verify_trace_roundtrip: Ve
     verify_trace_roundtrip(sch, pooled)
 
 
+def test_a_loop_moves_a_window_along_one_dimension(same: Same) -> None:
+    """What tiles on a diagonal share is a corner, and no slice of either."""
+    text = """
+@T.prim_func
+def f(A: T.Buffer((8, 8), "int32"), C: T.Buffer((4,), "int32")):
+    B = T.sblock_alloc_buffer((8, 8), "int32")
+    for i, j in T.grid(8, 8):
+        with T.sblock("B"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            B[vi, vj] = A[vi, vj] * 3
+    for i, k in T.grid(4, 3):
+        with T.sblock("C"):
+            vi, vk = T.axis.remap("SR", [i, k])
+            with T.init():
+                C[vi] = 0
+            C[vi] = C[vi] + B[{}, vi + vk]
+"""
+    for row, fits in (("vi", False), ("vi + vk", False), ("5", True)):
+        func = parse(text.format(row))
+        sch = Schedule(func)
+        sch.compute_at("B", sch.get_loops("C")[0])
+        if fits:
+            sch.rolling_buffer("B", 0)
+        else:
+            with refused(ScheduleError, "index"):
+                sch.rolling_buffer("B", 0)
+        same(func, sch)
+
+
 def test_a_copy_of_a_whole_window_does_not_roll(same: Same) -> None:
     def copied(at: int) -> Schedule:
         sch = Schedule(pooled)

@@ -58,11 +58,12 @@ def other_writers(state: State, block: Block, scope: Stmt) -> list[Block]:
     for child in state.children_of(scope):
         # Under a loop TensorIR asks only about writers inside the child blocks: siblings may fill disjoint parts.
         candidates = [child] if isinstance(scope, Block) else state.children_of(child)
-        writers = [other for other in candidates if any(w.buffer in mine for w in other.writes)]
+        writers = [other for other in candidates if any(w in mine for w in state.touched(other)[1])]
         if isinstance(scope, Block) or len(writers) > 1:
             found.update({other.ident: other for other in writers if other is not block})
     others = list(found.values())
-    if others and isinstance(scope, Block) and all(disjoint_results(block, other) for other in others):
+    said = all(w in {r.buffer for r in other.writes} for other in others for w in state.touched(other)[1])
+    if others and said and isinstance(scope, Block) and all(disjoint_results(block, other) for other in others):
         if not any(w in state.touched(b)[0] for b in state.children_of(scope) for w in mine):
             return []
     return others

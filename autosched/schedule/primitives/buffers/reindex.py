@@ -27,6 +27,7 @@ from autosched.ir.stmt import (
 )
 from autosched.schedule.analysis.boxes import loop_ranges
 from autosched.schedule.analysis.dependence import affine_binding, require_pipeline, scope_of
+from autosched.schedule.analysis.loop_uses import require_bound
 from autosched.schedule.analysis.outside import require_blocks
 from autosched.schedule.analysis.ways import listed
 from autosched.schedule.kit.base import BlockRV, ScheduleBase
@@ -104,6 +105,7 @@ def _reindex(state: State, realize: BlockRealize, buffer: Buffer, reads: bool) -
     plain = [(i, analyzer.simplify(i)) for i in unique_indices(node, buffer)]
     indices = [old if isinstance(new, IntImm) else new for old, new in plain]
     used = {v for i in indices for v in free_vars(i)}
+    require_bound(node, state.loops_above(realize), used)
     kept = [iv for iv in node.iter_vars if iv.var in used]
     if reads:
         if region_of(node.writes, buffer) is not None:

@@ -125,6 +125,13 @@ def _roll(state: State, realize: BlockRealize, region: BufferRegion) -> Stmt:
     if not axes:
         raise Refusal(f"no tiles of {buffer.name} overlap along a loop around block {block.name}", [block.ident],
                       "split and compute_at so that its region is loop * stride + window", code="form")
+    for axis in axes:
+        beside = next((k for k, r in enumerate(ranges) if k != axis.dim and uses(r.min, {axis.var: 0})), None)
+        if beside is not None:
+            raise Refusal(
+                f"loop {axis.var.name} moves the window along dimensions {min(axis.dim, beside)} and {max(axis.dim, beside)} of "
+                f"{buffer.name} at once: what two tiles share is no slice of either", [axis.var, block.ident],
+                "split and compute_at so that a loop moves one dimension", code="index")
     rolled = min(axes, key=lambda a: order.index(a.var))
     for axis in axes:
         loop = state.loops[axis.var]

@@ -26,7 +26,6 @@ from autosched.ir.stmt import (
 )
 from autosched.ir.swept import bounding_box, exact_box
 from autosched.schedule.analysis.attach_domain import Domain, iterator_domains, most
-from autosched.schedule.analysis.bindings import facts
 from autosched.schedule.analysis.boxes import bind_all, bindings, is_unit, loop_ranges, runs_everywhere
 from autosched.schedule.analysis.dependence import (
     in_turn,
@@ -41,6 +40,7 @@ from autosched.schedule.analysis.dependence import (
     uncovered,
 )
 from autosched.schedule.analysis.init_first import require_init_first
+from autosched.schedule.analysis.loop_uses import require_bound
 from autosched.schedule.analysis.outside import require_blocks, stmts_between
 from autosched.schedule.analysis.ways import for_complete, named
 from autosched.schedule.kit.base import AT_INLINE, AT_ROOT, BlockRV, LoopRV, ScheduleBase, Special
@@ -265,9 +265,7 @@ def plan_move(
         if not isinstance(node, For | SeqStmt):
             raise Refusal(f"block {block.name} stands under a condition or a binding, not only under loops", [node],
                           code="domain")
-        if isinstance(node, For) and node.var in facts(block).outer_vars and not any(n is node for n in above):
-            raise Refusal(f"block {block.name} uses loop {node.var.name} itself, not through an iterator, and would leave it",
-                          [node.var, block.ident], code="place")
+    require_bound(block, [n for n in own if isinstance(n, For) and not any(n is a for a in above)])
     if forward and is_output(block, scope):
         written = next(w.buffer for w in block.writes if w.buffer not in scope.alloc_buffers)
         raise Refusal(

@@ -22,8 +22,9 @@ from autosched.ir.stmt import (
     Stmt,
 )
 from autosched.schedule.analysis.bindings import facts
-from autosched.schedule.analysis.boxes import bindings, is_unit, runs_everywhere
+from autosched.schedule.analysis.boxes import bindings, is_unit, loop_ranges, runs_everywhere
 from autosched.schedule.analysis.dependence import incomplete, is_output, names, require_pipeline, scope_of
+from autosched.schedule.analysis.loop_uses import require_bound
 from autosched.schedule.analysis.outside import require_blocks, stmts_between
 from autosched.schedule.analysis.ways import before_nesting, for_complete
 from autosched.schedule.kit.base import BlockRV, ScheduleBase
@@ -169,6 +170,11 @@ def _inline(state: State, realize: BlockRealize) -> Stmt:
     reason = incomplete(state, block, scope)
     if reason is not None:
         raise Refusal(f"block {block.name} is not a complete block: {reason}", [block.ident], code="form")
+    require_bound(block, state.loops_above(realize))
+    others = [b for b in state.writers(scope, buffer) if b is not block]
+    if others:  # parts that nobody reads are complete each
+        raise Refusal(f"{buffer.name} is also written by {names(others)}", [block.ident, *(b.ident for b in others)],
+                      code="writer")
     store = block.body
     if not isinstance(store, BufferStore) or store.buffer is not buffer:
         raise Refusal(f"the body of {block.name} is not a single store to {buffer.name}", [block.ident],
@@ -311,6 +317,7 @@ def _reverse_inline(state: State, realize: BlockRealize) -> Stmt:
     reason = incomplete(state, block, scope)
     if reason is not None:
         raise Refusal(f"block {block.name} is not a complete block: {reason}", [block.ident], code="form")
+    require_bound(block, state.loops_above(realize))
     producer = _only_producer(state, scope, block, buffer)
     require_blocks(state, scope, (), (buffer,))
     if not state.trusted:
@@ -339,8 +346,11 @@ def _reverse_inline(state: State, realize: BlockRealize) -> Stmt:
     outer = {
         iv.var: iv.dom for n in state.ancestors(producer) if isinstance(n, Block) and n is not scope for iv in n.iter_vars
     }
+    # A producer without iterators stores at its loops.
+    itself = facts(producer.block).outer_vars
+    outer |= loop_ranges(n for n in state.loops_above(producer) if n.var in itself)
     solution = _solve(block, producer, buffer, loads[0], outer)
-    rewriter = _ReverseInliner(buffer, store, solution, producer, realize)
+    rewriter = _ReverseInliner(buffer, store, solution, producer, realize, outer)
     return _apply(state, scope, realize, buffer, rewriter)
 
 
@@ -421,10 +431,17 @@ def _solve(
                 "its iterators", [block.ident], code="index",
             )
         try:
-            found.update(inverse_affine_map(result.indices, list(store.indices)))
+            back = inverse_affine_map(result.indices, list(store.indices))
+            again = inverse_affine_map(result.indices, list(load.indices))
         except ValueError as error:
             raise Refusal(f"the indices at which {block.name} reads {buffer.name} have no inverse: {error}",
                           [block.ident], code="index") from None
+        known = Analyzer(domain)
+        lost = next((v for v, e in again.items() if v in domain and not known.can_prove_equal(e, v)), None)
+        if lost is not None:
+            raise Refusal(f"the indices at which {block.name} reads {buffer.name} do not tell what {lost.name} is: several "
+                          "iterations read one element", [block.ident], code="index")
+        found.update(back)
     ranges = {**outer, **{iv.var: iv.dom for iv in producer.block.iter_vars}, **_own_loops(producer.block)}
     analyzer = Analyzer()
     for iv in block.iter_vars:
@@ -448,9 +465,10 @@ def _solve(
 class _ReverseInliner(_Rewriter):
     def __init__(
         self, buffer: Buffer, consumer: BufferStore, solution: dict[Var, Expr], producer: BlockRealize,
-        leave_out: BlockRealize,
+        leave_out: BlockRealize, outer: Mapping[Var, Range],
     ) -> None:
         super().__init__(buffer, leave_out)
+        self.outer = outer
         self.consumer = consumer
         self.solution = solution
         self.producer = producer
@@ -478,7 +496,7 @@ class _ReverseInliner(_Rewriter):
         block = realize.block
         analyzer = Analyzer()
         own = _own_loops(block)
-        for var, dom in (*((iv.var, iv.dom) for iv in block.iter_vars), *own.items()):
+        for var, dom in (*self.outer.items(), *((iv.var, iv.dom) for iv in block.iter_vars), *own.items()):
             analyzer.bind(var, dom)
         inside: list[Expr] = []
         for iv in self.iters:

@@ -17,6 +17,7 @@ from autosched.ir.value_bounds import Interval
 from autosched.schedule.analysis.boxes import loop_ranges
 from autosched.schedule.analysis.dependence import scope_of
 from autosched.schedule.analysis.init_first import require_init_first
+from autosched.schedule.analysis.loop_uses import require_bound
 from autosched.schedule.kit.base import BlockRV, ScheduleBase
 from autosched.schedule.kit.limits import bounds
 from autosched.schedule.kit.nests import own_nest
@@ -190,6 +191,7 @@ def _renested(state: State, realize: BlockRealize) -> dict[int, Stmt | None]:
     block = realize.block
     top = top_of(state, realize)
     require_once(state, realize)
+    require_bound(block, state.loops_above(realize))
     return {id(top): own_nest(_from_zero(block))}
 
 

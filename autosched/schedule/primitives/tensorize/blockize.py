@@ -29,6 +29,7 @@ from autosched.schedule.analysis.boxes import is_unit, loop_ranges
 from autosched.schedule.analysis.dependence import not_accumulating, one_to_one
 from autosched.schedule.analysis.init_first import require_init_first
 from autosched.schedule.analysis.init_predicate import init_predicate
+from autosched.schedule.analysis.loop_uses import require_bound
 from autosched.schedule.analysis.ways import inner_blocks
 from autosched.schedule.kit.base import BlockRV, LoopRV, ScheduleBase
 from autosched.schedule.kit.primitive import primitive
@@ -276,6 +277,7 @@ def blockize_loop(state: State, loop: For, preserve_unit: bool) -> BlockRealize:
     """
     realize, inner = single_block(state, loop)
     block = realize.block
+    require_bound(block, inner)
     outer = state.loops_above(loop)
     division = _divide_below(state, realize, inner, outer, preserve_unit)
     if division is None:
@@ -397,6 +399,7 @@ def _blockize_neighbours(
         realize = realizes[i]
         block = realize.block
         inner = [n for n in state.loops_of(block) if not any(n is o for o in outer_loops)]
+        require_bound(block, inner)
         division = _divide_below(state, realize, inner, outer_loops, preserve_unit)
         if division is None:
             raise Refusal(
