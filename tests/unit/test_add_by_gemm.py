@@ -152,3 +152,19 @@ def test_an_operand_that_something_else_reads_is_loaded() -> None:
     """What is loaded anyway costs no more where it is added."""
     func = edited(("bias[vn, vb, vj], -100)", "bias[vn, vb, vj], bias[vn, vb, vj])"))
     assert not any("addend by product" in s.done for s in Space(func, "vta-de10-portable").sketches)
+
+
+@pytest.mark.parametrize("row", ["vi", "7 - vi"])
+def test_rows_that_no_iterator_counts_have_the_same_weights(row: str, same: Same) -> None:
+    func = parse(f"""
+@T.prim_func
+def f(C: T.Buffer((8, 16), "int32"), b: T.Buffer((16,), "int32"), D: T.Buffer((8, 16), "int32")):
+    T.func_attr({{"autosched.value_ranges": {{"b": [-16384, 16384]}}}})
+    for i, j in T.grid(8, 16):
+        with T.sblock("D"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            D[{row}, vj] = C[vi, vj] + b[vj]
+""")
+    sch = Schedule(func)
+    sch.add_by_gemm("D", 1, "b")
+    same(func, sch)

@@ -144,3 +144,15 @@ def test_what_is_not_added(value: str, operand: str, reason: str, code: str) -> 
     with pytest.raises(ScheduleError, match=reason) as caught:
         sch.add_negative("C", operand)
     assert caught.value.code == code and sch.func == func
+
+
+def test_a_sum_that_is_read_outside_of_blocks_stays_as_it_is() -> None:
+    outside = '\n'.join(('    for i, j in T.grid(4, 5):', '        D[i, j] = b[i, j] - S[i, j]'))
+    text = TEXT.format(**PLAIN)
+    func = parse(text[: text.index("    for i, j in T.grid(4, 5):\n        with T.block(\"D\")")] + outside + "\n")
+    sch = Schedule(func)
+    with refused(ScheduleError, "order"):
+        sch.negate_sum("S", "W")
+    sch.blockize_stores("root")
+    sch.negate_sum("S", "W")
+    assert equal(func, sch.func)

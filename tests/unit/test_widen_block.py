@@ -9,6 +9,7 @@ from refusals import refused
 
 from autosched.errors import ScheduleError
 from autosched.ir import IRModule, PrimFunc
+from autosched.ir.verify import verify
 from autosched.schedule import Schedule
 from autosched.script import T, parse
 
@@ -86,6 +87,32 @@ def test_a_reduction_keeps_its_value_wide(step: str, verify_trace_roundtrip: Ver
     verify_trace_roundtrip(sch, func)
 
 
+@pytest.mark.parametrize("primitive", ["widen_block", "narrow_block"])
+@pytest.mark.parametrize("step", ["blockize", "loop_partition", ""])
+def test_readers_inside_a_block_convert_the_value(primitive: str, step: str, verify_trace_roundtrip: Verify, same: Same) -> None:
+    text = pool.script() if primitive == "widen_block" else relu.script().replace(
+        "    for i, j in T.grid(4, 16):", """    C = T.alloc_buffer((4, 16), "int32")
+    for i, j in T.grid(4, 16):
+        with T.block("C"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            C[vi, vj] = T.max(T.Cast("int32", X[vi, vj]), 0)
+    for i, j in T.grid(4, 16):""").replace("T.max(X[vi, vj], T.int8(0))", 'T.Cast("int8", C[vi, vj])').replace(
+        "T.reads(X[vi, vj], Y[vi, vj])", "T.reads(C[vi, vj], Y[vi, vj])")
+    if not step:
+        text = text[: text.rindex("        with T.sblock(")] + '        out[i, j] = T.Cast("int8", C[i, j])\n'
+        with refused(ScheduleError, "order"):
+            getattr(Schedule(parse(text)), primitive)("C")
+        return
+    first = Schedule(parse(text))
+    loop = first.get_loops("out")[0]
+    first.blockize(loop) if step == "blockize" else first.loop_partition(loop, [2, None])
+    sch = Schedule(first.func)
+    getattr(sch, primitive)("C")
+    assert not verify(sch.func)
+    same(first.func, sch)
+    verify_trace_roundtrip(sch, first.func)
+
+
 @pytest.mark.parametrize(("old", "new", "block", "code"), [
     ("T.max(X[vi, vj], T.int8(0)) + Y[vi, vj]", "T.max(X[vi, vj] + Y[vi, vj], T.int8(0))", "out", "range"),
     ("T.max(X[vi, vj], T.int8(0)) + Y[vi, vj]", "T.max(T.shift_left(X[vi, vj], T.int8(1)), T.int8(0))", "out", "range"),
@@ -161,3 +188,18 @@ def test_blocks_without_such_padding() -> None:
     sch.zero_padding("P")
     with refused(ScheduleError, "form"):
         sch.zero_padding("P")
+
+
+def test_a_part_that_is_matched_keeps_its_type() -> None:
+    text = pool.script()
+    text = text[: text.rindex("    for i, j in T.grid(5, 16):")] + """    for i in range(5):
+        with T.sblock("out"):
+            vi = T.axis.spatial(5, i)
+            T.reads(C[vi, 0:16])
+            T.writes(out[vi, 0:16])
+            row = T.match_buffer(C[vi, 0:16], (16,), "int8")
+            for j in range(16):
+                out[vi, j] = row[j]
+"""
+    with refused(ScheduleError, "address"):
+        Schedule(parse(text)).widen_block("C")

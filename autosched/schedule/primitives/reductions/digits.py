@@ -109,9 +109,10 @@ def _digits(state: State, realize: BlockRealize, axis: int, operand: Buffer) -> 
     digits = Buffer(name, (*[operand.shape[d] for d in kept], iv.dom.extent), "int8")
     only = {v.var: v.dom.min for v in block.iter_vars if v.var not in moving}
     made, nest = _stage(name, load, [substitute(i, only) for i in load.indices], kept, digits, shares)
-    rows = store.indices[-2:-1]  # as many rows as a tile has, of the same weights
-    extents = {v.var: int_value(v.dom.extent) or 1 for v in block.iter_vars}
-    shape = tuple(extents.get(r, 1) if isinstance(r, Var) else 1 for r in rows)
+    extents = {v.var: int_value(v.dom.min + v.dom.extent) for v in block.iter_vars}
+    # As many rows as a tile has, of the same weights; one where no iterator counts them.
+    rows = tuple([r if isinstance(r, Var) and extents.get(r) else IntImm(0, r.dtype) for r in store.indices[-2:-1]])
+    shape = tuple((extents.get(r) if isinstance(r, Var) else None) or 1 for r in rows)
     constants, weights = _weights(state, f"{operand.name}_weights", shape, lanes, shares)
     term = cast("int32", BufferLoad(weights, (*rows, k), "int8")) * cast(
         "int32", BufferLoad(digits, (*[load.indices[d] for d in kept], k), "int8"))

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from autosched.ir.expr import BinOp, BufferLoad, Call, Cast, Expr, IntImm, Select, binary, cast, const, intrin
-from autosched.ir.functor import Mutator
+from autosched.ir.expr import BinOp, Call, Cast, Expr, IntImm, Select, binary, cast, const, intrin
 from autosched.ir.patterns import has_loads, loads_from
 from autosched.ir.print_expr import expr_text
 from autosched.ir.region import with_access
-from autosched.ir.stmt import Block, Buffer, BufferStore, Ident, PrimFunc, Stmt
+from autosched.ir.stmt import Block, BufferStore, Ident, PrimFunc, Stmt
 from autosched.ir.value_bounds import Interval, hull
 from autosched.schedule.analysis.dependence import scope_of
 from autosched.schedule.kit.base import BlockRV, ScheduleBase
@@ -20,6 +19,7 @@ from autosched.schedule.kit.state import State
 from autosched.schedule.primitives.reductions.minus import known_values
 from autosched.schedule.primitives.reductions.plain import plain_store
 from autosched.schedule.primitives.reductions.stages import part_at
+from autosched.schedule.primitives.reductions.widening import converted
 from autosched.schedule.primitives.reductions.zero_terms import Replaced
 
 LOW_BITS = 7  # of a factor in two: what is left of it is not negative, and fits int8
@@ -165,9 +165,7 @@ def _stored_narrow(state: State, block: Block) -> Stmt:
     new = replace(old, dtype="int8", ident=Ident())
     table: dict[int, Stmt | None] = {
         id(block): with_access(replace(block, body=BufferStore(new, store.indices, _as_int8(store.value))))}
-    converted = _Converted(old, new)
-    for reader in state.readers(scope, old):
-        table[id(reader)] = with_access(converted.visit_block(reader))
+    table |= converted(state, scope, state.readers(scope, old), old, new, with_access)
     return state.rewrite(table, {id(scope): tuple([new if b is old else b for b in scope.alloc_buffers])})
 
 
@@ -180,18 +178,6 @@ def _as_int8(value: Expr) -> Expr:
     if isinstance(value, Cast) and value.value.dtype == "int8":
         return value.value
     return cast("int8", value)
-
-
-class _Converted(Mutator):
-    """Loads of a buffer as the converted ones of another."""
-
-    def __init__(self, old: Buffer, new: Buffer) -> None:
-        self.old, self.new = old, new
-
-    def visit_load(self, load: BufferLoad) -> Expr:
-        if load.buffer is not self.old:
-            return super().visit_load(load)
-        return cast("int32", BufferLoad(self.new, self.visit_exprs(load.indices), "int8"))
 
 
 def _range(func: PrimFunc, block: Block, value: Expr) -> Interval:

@@ -27,6 +27,7 @@ from autosched.ir.region import with_access
 from autosched.ir.stmt import Block, BlockRealize, Buffer, BufferStore, For, IterVar, Range, Stmt, seq
 from autosched.ir.value_bounds import ValueBounds, dtype_bounds
 from autosched.schedule.analysis.dependence import is_output, scope_of
+from autosched.schedule.analysis.outside import require_blocks
 from autosched.schedule.analysis.ways import readers
 from autosched.schedule.kit.base import BlockRV, ScheduleBase
 from autosched.schedule.kit.names import fresh_name
@@ -362,6 +363,8 @@ def _negated(state: State, realize: BlockRealize, operand: Buffer) -> tuple[Stmt
     table: dict[int, Stmt | None] = {}
     total = store.buffer if away is not None else Buffer(fresh_name(f"{store.buffer.name}_negative", taken), store.buffer.shape,
                                                          "int32")
+    if away is None:
+        require_blocks(state, scope, (), (store.buffer,))
     for reader in state.consumers(block) if away is None else ():
         table[id(reader)] = taken_away(reader, store.buffer, total)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from autosched.ir.expr import BinOp, BufferLoad, Call, Cast, Expr, IntImm, Select, binary, cast, const
@@ -10,7 +11,9 @@ from autosched.ir.patterns import is_shifted, update_of
 from autosched.ir.region import block_access
 from autosched.ir.stmt import Block, Buffer, BufferStore, Ident, Stmt
 from autosched.ir.value_bounds import ValueBounds
+from autosched.schedule.analysis.bindings import facts
 from autosched.schedule.analysis.dependence import names, scope_of
+from autosched.schedule.analysis.outside import require_blocks
 from autosched.schedule.kit.base import BlockRV, ScheduleBase
 from autosched.schedule.kit.primitive import primitive
 from autosched.schedule.kit.refusal import Refusal
@@ -101,11 +104,7 @@ def _wide_reduction(state: State, block: Block) -> Stmt:
     body = BufferStore(wide, store.indices, binary(store.value.op, own, kept))
     new = replace(block, init=BufferStore(wide, init.indices, start), body=body)
     table: dict[int, Stmt | None] = {id(block): _with_access(new)}
-    narrowed = _Narrowed(old, wide)
-    for reader in state.readers(scope, old):
-        if reader.ident is not block.ident:
-            changed = narrowed.visit_block(reader)
-            table[id(reader)] = _with_access(changed)
+    table |= converted(state, scope, [b for b in state.readers(scope, old) if b is not block], old, wide, _with_access)
     allocs = {id(scope): tuple([wide if b is old else b for b in scope.alloc_buffers])}
     return state.rewrite(table, allocs)
 
@@ -169,16 +168,48 @@ def _wrapped(block: Block, op: str) -> Refusal:
                    "convert its operands to int32 in the program", code="range")
 
 
-class _Narrowed(Mutator):
-    """Loads of a buffer as the narrowed ones of another."""
+def converted(
+    state: State, scope: Block, readers: Sequence[Block], old: Buffer, new: Buffer, access: Callable[[Block], Block]
+) -> dict[int, Stmt | None]:
+    """The readers of a buffer, of which they then convert the elements of another one that takes its place.
 
-    def __init__(self, old: Buffer, new: Buffer) -> None:
-        self.old, self.new = old, new
+    Args:
+        state: the program.
+        scope: the block that allocates the buffer.
+        readers: all blocks below it that read the buffer.
+        old: the buffer.
+        new: of another type.
+        access: works out what a block reads and writes.
+
+    Raises:
+        Refusal: it is read outside of blocks, or by its address.
+    """
+    require_blocks(state, scope, (), (old,))
+    for reader in readers:
+        if old in facts(reader).fixed:
+            raise Refusal(f"block {reader.name} uses {old.name} by its address, or a part of it that is matched", [reader.ident],
+                          code="address")
+    conversion = _Converted(old, new, access)
+    return {id(reader): conversion.visit_block(reader) for reader in readers}
+
+
+class _Converted(Mutator):
+    """Loads of a buffer as the converted ones of another."""
+
+    def __init__(self, old: Buffer, new: Buffer, access: Callable[[Block], Block]) -> None:
+        self.old, self.new, self.access = old, new, access
 
     def visit_load(self, load: BufferLoad) -> Expr:
         if load.buffer is not self.old:
             return super().visit_load(load)
-        return cast("int8", BufferLoad(self.new, self.visit_exprs(load.indices), "int32"))
+        return cast(self.old.dtype, BufferLoad(self.new, self.visit_exprs(load.indices), self.new.dtype))
+
+    def visit_block(self, block: Block) -> Block:
+        if self.old not in facts(block).buffers:
+            return block
+        changed = super().visit_block(block)
+        # What declares nothing (``loop_partition`` makes such) goes on doing so.
+        return self.access(changed) if block.reads or block.writes else changed
 
 
 def _with_access(block: Block) -> Block:
