@@ -439,27 +439,25 @@ def f(A: T.Buffer((8,), "int32"), C: T.Buffer((8,), "int32")):
         sch.compute_inline("second")
 
 
-@pytest.mark.parametrize(("extent", "index", "fits"), [
-    (8, "[v // 2]", False), (9, "[v // 2]", False), (8, "[v % 4]", False), (8, "[v // 2, v % 2]", True),
-    (9, "[v // 2, v % 2]", True), (8, "[v % 4, v // 4]", True),
+@pytest.mark.parametrize(("extent", "shape", "index", "fits"), [
+    (8, (4, 1), "v // 2, 0", False), (9, (5, 1), "v // 2, 0", False), (8, (4, 1), "v % 4, 0", False),
+    (8, (4, 2), "v // 2, v % 2", True), (9, (5, 3), "v // 2, v % 2", True), (8, (4, 4), "v % 4, v // 4", True),
+    (4, (4, 6), "v, 2", True), (4, (6, 6), "v + 1, 2", True), (1, (3, 9), "v, v + 7", True), (4, (4, 4), "v, v", False),
 ])
-def test_an_element_that_several_iterations_read_is_not_stored_by_one(extent: int, index: str, fits: bool) -> None:
-    first, _, second = index.strip("[]").partition(", ")
-    shape = {"v // 2": -(-extent // 2), "v % 4": 4, "v % 2": 2, "v // 4": 2}
-    sizes = [shape[x] for x in (first, second) if x]
-    names = ["i", "j"][: len(sizes)]
+def test_an_element_that_several_or_no_iterations_read(extent: int, shape: tuple[int, int], index: str, fits: bool) -> None:
+    """What several read is stored by none of them alone; what nobody reads is not stored."""
     func = parse(f"""
 @T.prim_func
-def f(A: T.Buffer(({", ".join(map(str, sizes))},), "int32"), C: T.Buffer(({extent},), "int32")):
-    B = T.sblock_alloc_buffer(({", ".join(map(str, sizes))},), "int32")
-    for i, j in T.grid({sizes[0]}, {sizes[-1] if len(sizes) > 1 else 1}):
+def f(A: T.Buffer({shape}, "int32"), C: T.Buffer(({extent},), "int32")):
+    B = T.sblock_alloc_buffer({shape}, "int32")
+    for i, j in T.grid{shape}:
         with T.sblock("B"):
             vi, vj = T.axis.remap("SS", [i, j])
-            B[{", ".join("v" + x for x in names)}] = A[{", ".join("v" + x for x in names)}] * 3
+            B[vi, vj] = A[vi, vj] * 3
     for k in range({extent}):
         with T.sblock("C"):
             v = T.axis.spatial({extent}, k)
-            C[v] = B{index} + 1
+            C[v] = B[{index}] + 1
 """)
     sch = Schedule(func)
     if fits:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from autosched.ir.expr import BufferData, BufferLoad, Call, Expr, IntImm, Var, int_value, logical_and
+from autosched.ir.expr import BufferData, BufferLoad, Call, Expr, IntImm, Var, eq, int_value, logical_and
 from autosched.ir.functor import Mutator, Substitute, free_vars, stmt_children, stmt_exprs, uses, walk_expr
 from autosched.ir.itermap import detect_iter_map, inverse_affine_map
 from autosched.ir.region import block_access, int_set_bounds
@@ -350,7 +350,7 @@ def _reverse_inline(state: State, realize: BlockRealize) -> Stmt:
     itself = facts(producer.block).outer_vars
     outer |= loop_ranges(n for n in state.loops_above(producer) if n.var in itself)
     solution = _solve(block, producer, buffer, loads[0], outer)
-    rewriter = _ReverseInliner(buffer, store, solution, producer, realize, outer)
+    rewriter = _ReverseInliner(buffer, store, loads[0], solution, producer, realize, outer)
     return _apply(state, scope, realize, buffer, rewriter)
 
 
@@ -464,12 +464,13 @@ def _solve(
 
 class _ReverseInliner(_Rewriter):
     def __init__(
-        self, buffer: Buffer, consumer: BufferStore, solution: dict[Var, Expr], producer: BlockRealize,
+        self, buffer: Buffer, consumer: BufferStore, load: BufferLoad, solution: dict[Var, Expr], producer: BlockRealize,
         leave_out: BlockRealize, outer: Mapping[Var, Range],
     ) -> None:
         super().__init__(buffer, leave_out)
         self.outer = outer
         self.consumer = consumer
+        self.load = load
         self.solution = solution
         self.producer = producer
         self.iters = leave_out.block.iter_vars
@@ -492,7 +493,7 @@ class _ReverseInliner(_Rewriter):
         return new
 
     def guarded(self, realize: BlockRealize) -> BlockRealize:
-        """The producer under the condition that the consumer's iterators stay inside their domain."""
+        """The producer under the condition that the consumer's iterators stay inside their domain, and read what it stores."""
         block = realize.block
         analyzer = Analyzer()
         own = _own_loops(block)
@@ -502,6 +503,10 @@ class _ReverseInliner(_Rewriter):
         for iv in self.iters:
             where = self.solution[iv.var]
             inside += [where >= iv.dom.min, where < iv.dom.min + iv.dom.extent]
+        store, _ = _producer_store(self.producer, self.buffer)
+        for read, stored in zip(Substitute(self.solution).visit_exprs(self.load.indices), store.indices):
+            if not analyzer.can_prove_equal(read, stored):
+                inside.append(eq(read, stored))
         condition = analyzer.simplify(logical_and(*inside))
         if condition == TRUE:
             return realize
