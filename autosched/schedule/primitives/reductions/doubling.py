@@ -20,7 +20,7 @@ from autosched.schedule.kit.primitive import primitive
 from autosched.schedule.kit.refusal import Refusal
 from autosched.schedule.kit.state import State
 from autosched.schedule.primitives.reductions.plain import plain_store, top_of
-from autosched.schedule.primitives.reductions.stages import part_at, part_shape, stage_of, stores_plainly
+from autosched.schedule.primitives.reductions.stages import part_at, part_shape, require_inside, stage_of, stores_plainly
 from autosched.schedule.primitives.reductions.zero_terms import Replaced
 
 NEGATIVE = 5  # additions that the negative of any int32 takes, by doubling
@@ -200,7 +200,9 @@ def _multiplied(state: State, realize: BlockRealize, path: list[int], negative: 
             if not isinstance(value, BufferLoad):
                 suffix = f"by_{abs(times)}"
                 buffer = Buffer(fresh_name(f"{store.buffer.name}_{suffix}", buffers), part_shape(store), "int32")
-                made.append((stage_of(block, fresh_name(f"{block.name}_{suffix}", blocks), buffer, value)[1], buffer))
+                stage, nest = stage_of(block, fresh_name(f"{block.name}_{suffix}", blocks), buffer, value)
+                require_inside(state, realize, path, stage)
+                made.append((nest, buffer))
                 value = BufferLoad(buffer, store.indices, "int32")
             added = value
         value = intrin("shift_left", value, digit.shift) if digit.shift else value

@@ -11,7 +11,8 @@ from autosched.ir.patterns import choice_of, has_loads, operands
 from autosched.ir.print_expr import expr_text
 from autosched.ir.region import with_access
 from autosched.ir.simplify import Analyzer
-from autosched.ir.stmt import TRUE, Block, BlockRealize, Buffer, BufferStore, IterVar, Range, Stmt, seq
+from autosched.ir.stmt import Block, BlockRealize, Buffer, BufferStore, IterVar, Range, Stmt, seq
+from autosched.schedule.analysis.boxes import runs_everywhere
 from autosched.schedule.analysis.dependence import is_output, scope_of
 from autosched.schedule.kit.base import BlockRV, ScheduleBase
 from autosched.schedule.kit.names import fresh_name
@@ -249,7 +250,7 @@ def _split(state: State, realize: BlockRealize, path: list[int]) -> tuple[Stmt, 
     if block.init is not None:
         taken = set(state.block_names()), state.buffer_names(scope)
         made, nest, buffer, stands = operand_stage(block, part, *taken)
-        _require_inside(realize, path, made)
+        require_inside(state, realize, path, made)
         return _with_stage(state, realize, made, nest, buffer, Replaced(part, stands).visit_expr(store.value))
     if not stores_plainly(block):
         raise Refusal(f"block {block.name} does not store at its plain iterators, each once", [block.ident],
@@ -257,30 +258,34 @@ def _split(state: State, realize: BlockRealize, path: list[int]) -> tuple[Stmt, 
     name = fresh_name(f"{block.name}_part", set(state.block_names()))
     buffer = Buffer(fresh_name(f"{store.buffer.name}_part", state.buffer_names(scope)), part_shape(store), part.dtype)
     made, nest = stage_of(block, name, buffer, part)
-    _require_inside(realize, path, made)
+    require_inside(state, realize, path, made)
     value = Replaced(part, BufferLoad(buffer, store.indices, part.dtype)).visit_expr(store.value)
     return _with_stage(state, realize, made, nest, buffer, value)
 
 
-def _require_inside(realize: BlockRealize, path: list[int], made: Block) -> None:
-    """Refuses a stage that is made without a condition around its part, unless its reads are known to need none.
+def require_inside(state: State, realize: BlockRealize, path: list[int], made: Block) -> None:
+    """Refuses a stage that is made without a condition around its part, unless what it touches is known to need none.
 
     Args:
+        state: the program.
         realize: the block that the part is taken from.
         path: of the part.
         made: the stage, which runs over its whole domain.
     """
     value = plain_store(realize.block).value
-    guarded = realize.predicate != TRUE
+    partial = guarded = not runs_everywhere(realize, state.loops_above(realize))
     for step in path:
         guarded = guarded or (choice_of(value) is not None and step > 0)
         guarded = guarded or (isinstance(value, BinOp) and value.op in LOGICAL and step > 0)
         value = expr_children(value)[step]
-    load = _outside(plain_store(made).value, Analyzer({iv.var: iv.dom for iv in made.iter_vars})) if guarded else None
+    store, known = plain_store(made), Analyzer({iv.var: iv.dom for iv in made.iter_vars})
+    load = _outside(store.value, known) if guarded else None
+    if load is None and partial:
+        load = _outside(BufferLoad(store.buffer, store.indices, store.buffer.dtype), known)
     if load is not None:
         raise Refusal(f"{expr_text(value)} in block {realize.block.name} stands under a condition, without which it is not known "
-                      f"to stay inside {load.buffer.name}", [realize.block.ident], "name the whole choice as the part",
-                      code="domain")
+                      f"to stay inside {load.buffer.name}", [realize.block.ident],
+                      "" if partial else "name the whole choice as the part", code="domain")
 
 
 def _outside(expr: Expr, known: Analyzer) -> BufferLoad | None:

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from autosched.ir.expr import BufferLoad, Expr, IntImm, Var, int_value
 from autosched.ir.functor import Mutator, free_vars, rewrite
+from autosched.ir.patterns import loaded
 from autosched.ir.print_expr import expr_text
 from autosched.ir.region import with_access
 from autosched.ir.stmt import Block, BlockRealize, Buffer, BufferStore, For, IterVar, Range, Stmt, seq
@@ -169,6 +170,9 @@ def _spread(state: State, realize: BlockRealize, operand: Buffer, iterator: int)
     if any(iv.var in free_vars(i) for i in indices):
         raise Refusal(f"{expr_text(BufferLoad(operand, indices, operand.dtype))} in block {block.name} depends on {iv.var.name} "
                       "already", [block.ident], code="index")
+    if iv.kind == "reduce" and block.init is not None and operand in loaded(block.init):
+        raise Refusal(f"block {block.name} begins with {operand.name}, and {iv.var.name} is a reduction iterator", [block.ident],
+                      "decompose_reduction first", code="reduction")
     scope = scope_of(state, block)
     name = fresh_name(f"{operand.name}_spread", {*state.block_names(), *state.buffer_names(scope)})
     made = Buffer(name, (iv.dom.extent, *operand.shape), operand.dtype)
