@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from math import prod
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,7 +19,13 @@ from autosched.networks.ranges import clipped_again
 if TYPE_CHECKING:
     from onnx import AttributeProto
 
+WAY = "quantize the float network it was made of"
 CLIPS = ("Relu", "Clip")
+SAME_SCALE = ("MaxPool", "Flatten", "Reshape", "Transpose", "Squeeze", "Unsqueeze", "Identity", "Dropout", "DepthToSpace",
+              "SpaceToDepth", "Slice", "Pad", "Resize")
+# Of integers at one scale these make what they make of the numbers that the integers stand for: they move, pick and compare.
+PICKS = (*SAME_SCALE, "Split", "Concat", "Gather", "GatherElements", "GatherND", "Expand", "Tile", "Where", "Max", "Min", "Clip",
+         "ReduceMax", "ReduceMin", "ArgMax", "ArgMin", "TopK", "Shape", "Size")
 
 
 class Names:
@@ -210,26 +217,27 @@ def float_net(file: File) -> FloatNet:
     for name, shape in file.blank.items():
         net.constants[name] = np.zeros(shape, dtype=np.float32)
     same: dict[str, str] = {}
+    whole = _Integers(net, file, same)
     for node in file.nodes:
-        inputs = tuple(same.get(t, t) for t in node.inputs)
-        _note_float(net, file, node)
+        out = node.outputs[0]
         if node.op == "QuantizeLinear":
+            (source,) = whole.operands(node, node.inputs[:1])
+            whole.note(out, _Scaled.of(node, 1), file.dtypes[node.inputs[0]])
             end = _saturation(net, file, node, node.inputs[1:3])
-            same[node.outputs[0]] = inputs[0] if end is None else _clipped(net, node, end, inputs[0])
-        elif node.op == "DequantizeLinear" and inputs[0] in net.constants and inputs[0] == node.inputs[0]:
-            # A name of its own: the quantized network that is written next has a tensor of this one.
-            same[node.outputs[0]] = names.free(f"{node.outputs[0]}:float")
-            net.constants[same[node.outputs[0]]] = _dequantized(net, node, 0)
+            same[out] = source if end is None else _clipped(net, node, end, source)
         elif node.op == "DequantizeLinear":
-            same[node.outputs[0]] = inputs[0]
+            # A name of its own: the quantized network that is written next has a tensor of this one.
+            same[out] = whole.dequantized(node, 0, f"{out}:float")
         elif node.op in _QLINEAR:
-            _qlinear(net, file, node, inputs)
+            _qlinear(net, file, node, whole)
         elif node.op == "Clip" and (end := _fewer_bits(net, file, node)) is not None:
-            same[node.outputs[0]] = _clipped(net, node, end, inputs[0])
+            whole.note(out, whole.scales[node.inputs[0]], net.floats[node.inputs[0]])
+            same[out] = _clipped(net, node, end, same.get(node.inputs[0], node.inputs[0]))
         elif node.op in ("ConvInteger", "MatMulInteger", "DynamicQuantizeLinear"):
             raise node.refuse("its float form is not written in the file", FLOAT)
         else:
             domain = "" if node.proto.domain == "ai.onnx" else node.proto.domain
+            inputs = whole.operands(node, node.inputs)
             net.ops.append(Op(node.name, node.op, inputs, node.outputs, node.attrs, tuple(node.proto.attribute), domain))
     renamed = {k: same[k] for k in file.outputs if k in same}
     if renamed:
@@ -252,22 +260,163 @@ def nothing_for_it(file: File, where: str, weighted: Sequence[str]) -> ProgramEr
     return ProgramError(f"{where}: none of its {len(file.nodes)} nodes can be quantized; run it with onnxruntime")
 
 
-def _note_float(net: FloatNet, file: File, node: Node) -> None:
-    """Notes results that are integers of a quantizer in the file: of one, or of what only moves and picks these."""
-    for out in node.outputs:
-        kinds = [net.floats[t] for t in node.inputs if t in net.floats and file.dtypes.get(out) == file.dtypes.get(t)]
-        if node.op == "QuantizeLinear":
-            net.floats[out] = file.dtypes[node.inputs[0]]
-        elif node.op in _QLINEAR:
-            net.floats[out] = "float32"
-        elif kinds and node.op != "Cast":
-            net.floats[out] = kinds[0]
+@dataclass(frozen=True)
+class _Scaled:
+    """What integers of the file stand for.
+
+    Args:
+        scale: tensor of one scale, or of one for each place along an axis.
+        zero: tensor of the zero points; "" for 0.
+        axis: that of several scales.
+    """
+
+    scale: str
+    zero: str
+    axis: int
+
+    @staticmethod
+    def of(node: Node, at: int) -> _Scaled:
+        """As a node has it whose scale stands at an input, and its zero point, if there is one, behind it."""
+        return _Scaled(node.inputs[at], (*node.inputs[at + 1 : at + 2], "")[0], int(node.attrs.get("axis", 1)))
+
+
+@dataclass(eq=False)
+class _Integers:
+    """The integers of a file: those that are floats here, and the ways between both where neither can be left out.
+
+    A quantizer is taken out where whatever reads its integers makes the same of the numbers that these stand for. Where that is
+    not so, they are made again, by plain operators: a quantizer in a file that is written says what the machine is to do.
+
+    Args:
+        net: the operators so far; integers that are floats in it have their type in its ``floats``.
+        file: the file.
+        same: what tensors of the file are called in the net, where that is another name.
+        scales: of the integers that are floats.
+        made: integers that are made again, by the file's name.
+    """
+
+    net: FloatNet
+    file: File
+    same: dict[str, str]
+    scales: dict[str, _Scaled] = field(default_factory=dict)
+    made: dict[str, str] = field(default_factory=dict)
+
+    def note(self, tensor: str, scaled: _Scaled, kind: str) -> None:
+        """Notes integers that are floats of a type here."""
+        self.scales[tensor], self.net.floats[tensor] = scaled, kind
+
+    def operands(self, node: Node, names: Sequence[str]) -> tuple[str, ...]:
+        """What an operator reads that is no quantizer's: floats for integers where that is the same, else integers."""
+        taken = next((t for t in names if t in self.scales), None)
+        if taken is None or not self._picks(node, taken):
+            return tuple([self.integers(node, t) if t in self.scales else self.same.get(t, t) for t in names])
+        kind, read = self.file.dtypes[taken], []
+        for t in names:
+            read.append(self.same.get(t, t))
+            if t in self.net.constants and self.file.dtypes[t] == kind:
+                read[-1] = self.net.names.free(f"{t}:float")
+                stored, (scale, zero) = self.net.constants[t], self._numbers(node, self.scales[taken])
+                self.net.constants[read[-1]] = ((stored - zero) * scale).astype(self.net.floats[taken])
+        for out in node.outputs:
+            if self.file.dtypes.get(out) == kind:
+                self.note(out, self.scales[taken], self.net.floats[taken])
+        return tuple(read)
+
+    def _picks(self, node: Node, taken: str) -> bool:
+        """Whether an operator makes of floats what it makes of the integers that stand for them."""
+        scaled, kind = self.scales[taken], self.file.dtypes[taken]
+        if node.op not in PICKS or prod(self.file.shapes[scaled.scale]) != 1:
+            return False
+        if node.op == "Pad" and len([t for t in node.inputs[:3] if t]) < 3 and node.attrs.get("mode", "constant") == "constant":
+            zero = self.net.constants.get(scaled.zero, np.ones(1)) if scaled.zero else np.zeros(1)
+            if zero.any():
+                return False  # it fills with the integer 0
+        alike = [t for t in node.inputs if t and self.file.dtypes.get(t) == kind]
+        return all(self._agree(self.scales[t], scaled) if t in self.scales else t in self.net.constants for t in alike)
+
+    def _agree(self, one: _Scaled, other: _Scaled) -> bool:
+        """Whether integers of two scales stand for the same numbers."""
+        def equal(a: str, b: str) -> bool:
+            x, y = (self.net.constants.get(t) if t else np.zeros(1) for t in (a, b))
+            if a == b or x is None or y is None:
+                return a == b
+            return (x.size == y.size or 1 in (x.size, y.size)) and bool((x.reshape(-1) == y.reshape(-1)).all())
+
+        several = prod(self.file.shapes[one.scale]) > 1
+        return equal(one.scale, other.scale) and equal(one.zero, other.zero) and not (several and one.axis != other.axis)
+
+    def dequantized(self, node: Node, at: int, name: str) -> str:
+        """The float of an operand whose scale and zero point are the next inputs.
+
+        Args:
+            node: who reads it.
+            at: where.
+            name: of the float, if it is a constant.
+        """
+        net, tensor = self.net, node.inputs[at]
+        scaled = _Scaled.of(node, at + 1)
+        if tensor in self.scales and self._agree(self.scales[tensor], scaled):
+            return self.same.get(tensor, tensor)
+        if tensor in net.constants:
+            made = net.names.free(name)
+            net.constants[made] = _dequantized(net, node, at)
+            return made
+        kind = self.file.dtypes[node.outputs[0]] if node.op == "DequantizeLinear" else "float32"
+        whole = self.integers(node, tensor) if tensor in self.scales else self.same.get(tensor, tensor)
+        scale, zero = self._numbers(node, scaled, tensor)
+        x = self._op(node, "Cast", tensor, kind, whole, to=kind)
+        if zero.any():
+            x = self._op(node, "Sub", tensor, kind, x, zero)
+        return self._op(node, "Mul", tensor, kind, x, scale)
+
+    def integers(self, node: Node, tensor: str) -> str:
+        """The integers that a quantizer makes, for an operator that does not do with floats."""
+        if tensor not in self.made:
+            kind, dtype = self.net.floats[tensor], self.file.dtypes[tensor]
+            if np.dtype(dtype).kind not in "iu":
+                raise node.refuse(f"it reads {tensor!r}, which is {dtype}", FLOAT)
+            scale, zero = self._numbers(node, self.scales[tensor], tensor)
+            x = self._op(node, "Div", tensor, kind, self.same.get(tensor, tensor), scale)
+            x = self._op(node, "Round", tensor, kind, x)
+            if zero.any():
+                x = self._op(node, "Add", tensor, kind, x, zero)
+            ends = np.iinfo(np.dtype(dtype))
+            x = self._op(node, "Clip", tensor, kind, x, np.array(ends.min), np.array(ends.max))
+            self.made[tensor] = self._op(node, "Cast", tensor, dtype, x, to=dtype)
+        return self.made[tensor]
+
+    def _numbers(self, node: Node, scaled: _Scaled, tensor: str = "") -> tuple[Array, Array]:
+        """Scale and zero point in float64, so that they fit a tensor."""
+        found = []
+        for name in (scaled.scale, scaled.zero):
+            value = np.zeros(1) if not name else self.net.constants.get(name)
+            if value is None:
+                raise node.refuse(f"{name!r} is computed while it runs", WAY)
+            rank = len(self.file.shapes[tensor]) if tensor and value.size > 1 else 0
+            spread = [-1 if d == scaled.axis % rank else 1 for d in range(rank)]
+            found.append(value.astype(np.float64).reshape(spread))
+        return found[0], found[1]
+
+    def _op(self, node: Node, op: str, tensor: str, kind: str, x: str, *constants: Array, to: str = "") -> str:
+        """A plain operator beside a tensor of the file, whose result is of a type; constants are of it, too."""
+        from onnx import helper
+
+        net, names = self.net, [x]
+        for value in constants:
+            names.append(net.names.free(f"{tensor}:{op.lower()}:by"))
+            net.constants[names[-1]] = value.astype(kind)
+        given = (helper.make_attribute("to", helper.np_dtype_to_tensor_dtype(np.dtype(to))),) if to else ()
+        out = net.names.free(f"{tensor}:{op.lower()}")
+        net.shapes[out], net.floats[out] = self.file.shapes[tensor], kind
+        name = net.names.free(f"{node.name}:{op.lower()}")
+        net.ops.append(Op(name, op, tuple(names), (out,), {a.name: a.i for a in given}, given))
+        return out
 
 
 def _constant(net: FloatNet, node: Node, at: int) -> Array:
     """A scale, a zero point or a bias of the file."""
     if node.inputs[at] not in net.constants:
-        raise node.refuse(f"{node.inputs[at]!r} is computed while it runs", "quantize the float network it was made of")
+        raise node.refuse(f"{node.inputs[at]!r} is computed while it runs", WAY)
     return net.constants[node.inputs[at]]
 
 
@@ -294,16 +443,12 @@ _QLINEAR = {
 _BIAS = {"QLinearConv": 8, "QGemm": 6}
 
 
-def _qlinear(net: FloatNet, file: File, node: Node, inputs: tuple[str, ...]) -> None:
+def _qlinear(net: FloatNet, file: File, node: Node, whole: _Integers) -> None:
+    inputs = node.inputs
     op, operands, result = _QLINEAR[node.op]
     if node.op == "QLinearConcat":
         operands = tuple(range(2, len(inputs), 3))
-    read = []
-    for at in operands:
-        read.append(inputs[at])
-        if inputs[at] in net.constants:
-            read[-1] = net.names.free(f"{node.name}:{at}")
-            net.constants[read[-1]] = _dequantized(net, node, at)
+    read = [whole.dequantized(node, at, f"{node.name}:{at}") for at in operands]
     at = _BIAS.get(node.op, len(inputs))
     if len(inputs) > at and inputs[at]:
         scale = _constant(net, node, 1).astype(np.float64) * _constant(net, node, 4).astype(np.float64)
@@ -313,6 +458,8 @@ def _qlinear(net: FloatNet, file: File, node: Node, inputs: tuple[str, ...]) -> 
     attrs = {k: v for k, v in node.attrs.items() if k not in dropped}
     end = _saturation(net, file, node, node.inputs[result : result + 2])
     given, out = tuple(node.proto.attribute), node.outputs[0]
+    if np.dtype(file.dtypes[out]).kind in "iu":
+        whole.note(out, _Scaled.of(node, result), "float32")
     if end is None:
         net.ops.append(Op(node.name, op, tuple(read), (out,), attrs, given))
         return

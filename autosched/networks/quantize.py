@@ -20,7 +20,7 @@ import numpy as np
 
 from autosched.arguments import writable_beside
 from autosched.errors import ProgramError, UnknownNameError
-from autosched.networks.floats import CLIPS, FloatNet, Names, Op, clip_ends, float_net, nothing_for_it
+from autosched.networks.floats import CLIPS, SAME_SCALE, FloatNet, Names, Op, clip_ends, float_net, nothing_for_it
 from autosched.networks.graph import Array, Ints
 from autosched.networks.images import checked_labels, classes_of
 from autosched.networks.onnx_file import OPSET, File, Node, check, read
@@ -34,8 +34,6 @@ if TYPE_CHECKING:
 
 METHODS = ("minmax", "percentile", "entropy")
 WEIGHTED = ("Conv", "Gemm", "MatMul", "ConvTranspose")
-SAME_SCALE = ("MaxPool", "Flatten", "Reshape", "Transpose", "Squeeze", "Unsqueeze", "Identity", "Dropout", "DepthToSpace",
-              "SpaceToDepth", "Slice", "Pad", "Resize")
 NEW_SCALE = (*WEIGHTED, "Add", "AveragePool", "GlobalAveragePool", "Concat", "Relu", "Clip", "Mul", "Sub")
 
 
