@@ -219,8 +219,9 @@ def _images(words: list[str], net: Taken, seed: int) -> tuple[dict[str, Any], An
         t = net.tensors[name]
         dtype = np.dtype(t.dtype)
         if dtype.kind in "iu":
-            info = np.iinfo(dtype)
-            found[name] = rng.integers(info.min, info.max, t.shape, dtype=dtype, endpoint=True)
+            # Wide ones are counts, masks and places in tables: what no table is too short for.
+            low, high = (np.iinfo(dtype).min, np.iinfo(dtype).max) if dtype.itemsize < 4 else (0, 1)
+            found[name] = rng.integers(low, high, t.shape, dtype=dtype, endpoint=True)
         else:
             found[name] = rng.random(t.shape).astype(dtype)
     return found, None

@@ -148,7 +148,7 @@ def _core(found: Found, node: Node) -> _Sums | str:
         padding_fault(value, pads, node)
         group = int(node.attrs.get("group", 1))
     else:
-        reason = dense_fault(node, file.shapes[x], weight)
+        reason = dense_fault(node, file.shapes[x], weight.shape)
         if reason:
             return reason
         weight = np.ascontiguousarray(weight.T)

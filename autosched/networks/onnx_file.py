@@ -443,19 +443,22 @@ def _fix_inputs(model: ModelProto, where: str, shapes: Mapping[str, tuple[int, .
         if entry.name in constants:
             continue
         if not entry.type.HasField("tensor_type"):
-            kind = (entry.type.WhichOneof("value") or "value without a type").removesuffix("_type")
-            raise ProgramError(f"{where}: input {entry.name!r} is a {kind}, not a tensor; export the model with tensors alone")
-        dims = entry.type.tensor_type.shape.dim
+            other = (entry.type.WhichOneof("value") or "value without a type").removesuffix("_type")
+            raise ProgramError(f"{where}: input {entry.name!r} is a {other}, not a tensor; export the model with tensors alone")
+        kind = entry.type.tensor_type
+        dims, stated = kind.shape.dim, kind.HasField("shape")
         given = shapes.get(entry.name)
-        text = ",".join(str(d.dim_value) if d.HasField("dim_value") else (d.dim_param or "?") for d in dims)
+        text = ",".join(str(d.dim_value) if d.HasField("dim_value") else (d.dim_param or "?") for d in dims) if stated else "..."
+        if stated and not dims:
+            raise ProgramError(f"{where}: input {entry.name!r} is one number, of no image; export it as a constant")
         if given is not None:
-            if len(given) != len(dims) or any(
+            if stated and (len(given) != len(dims) or any(
                 d.HasField("dim_value") and d.dim_value > 0 and d.dim_value != g for d, g in zip(dims, given)
-            ):
+            )):
                 raise ProgramError(f"{where}: input {entry.name!r} is [{text}], not {','.join(map(str, given))}")
-            for d, g in zip(dims, given):
-                d.dim_value = g
-        if not all(d.HasField("dim_value") and d.dim_value > 0 for d in dims) or (not dims and given is None):
+            del dims[:]
+            dims.extend([type(kind.shape).Dimension(dim_value=g) for g in given])
+        if not dims or not all(d.HasField("dim_value") and d.dim_value > 0 for d in dims):
             example = ",".join(str(d.dim_value) if d.HasField("dim_value") and d.dim_value > 0 else "1" for d in dims)
             raise ProgramError(
                 f"{where}: input {entry.name!r} has an open shape [{text}]; say which: "
@@ -483,6 +486,13 @@ def _check(model: ModelProto, where: str, nodes: tuple[Node, ...], blank: Mappin
         del node.input[1:]
         del node.attribute[:]
         del node.output[1:]
+    # Extents of inputs may be given, and outputs are inferred: the checker wants them in the file.
+    for entry in (*probe.graph.input, *probe.graph.output):
+        if entry.type.HasField("tensor_type"):
+            entry.type.tensor_type.shape.SetInParent()
+    for entry in probe.graph.output:
+        if not entry.HasField("type"):
+            entry.type.CopyFrom(onnx.helper.make_tensor_type_proto(onnx.TensorProto.FLOAT, []))
     # The checker refuses tensors without data; inputs have none.
     given = {i.name for i in probe.graph.input}
     empty = [t for t in probe.graph.initializer if t.name in blank]

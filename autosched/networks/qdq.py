@@ -230,6 +230,10 @@ def _weighted(found: Found, node: Node) -> None:
     if value is None:
         found.reasons[node.name] = "its input is float"
         return
+    shape = found.tensors[value.tensor].shape
+    if node.op in ("Gemm", "MatMul") and (reason := dense_fault(node, shape, found.file.shapes[node.inputs[1]])):
+        found.reasons[node.name] = reason
+        return
     parts = _weight_of(found, node, node.inputs[1])
     if parts is None:
         found.reasons[node.name] = "its weight is no quantized constant"
@@ -245,7 +249,6 @@ def _weighted(found: Found, node: Node) -> None:
         if axis != output_channels(node.op, node.attrs, weight.shape)[1] or len(powers) != len(weight.swapaxes(0, axis)):
             found.reasons[node.name] = "its weight has no scale per output channel"
             return
-    shape = found.tensors[value.tensor].shape
     group = int(node.attrs.get("group", 1))
     stride, pads = (1, 1), (0, 0, 0, 0)
     if node.op == "Conv":
@@ -264,15 +267,10 @@ def _weighted(found: Found, node: Node) -> None:
             return
         stride, pads = made
         weight = np.ascontiguousarray(weight.transpose(1, 0, 2, 3))
-    else:
-        reason = dense_fault(node, shape, weight)
-        if reason:
-            found.reasons[node.name] = reason
-            return
-        if node.op == "MatMul" or not node.attrs.get("transB", 0):
-            if len(powers) > 1 and node.op == "MatMul":
-                powers = powers.reshape(-1)
-            weight = np.ascontiguousarray(weight.T)
+    elif node.op == "MatMul" or not node.attrs.get("transB", 0):
+        if len(powers) > 1 and node.op == "MatMul":
+            powers = powers.reshape(-1)
+        weight = np.ascontiguousarray(weight.T)
     channels = len(weight)
     at = powers + value.exponent
     bias: Array = np.zeros(1, dtype=np.int64)
@@ -295,9 +293,9 @@ def _weighted(found: Found, node: Node) -> None:
     ))
 
 
-def dense_fault(node: Node, shape: tuple[int, ...], weight: Array) -> str:
-    """Why a product of matrices is not a dense layer, or nothing."""
-    if len(shape) != 2 or weight.ndim != 2:
+def dense_fault(node: Node, shape: tuple[int, ...], weight: tuple[int, ...]) -> str:
+    """Why a product of matrices of these extents is not a dense layer, or nothing."""
+    if len(shape) != 2 or len(weight) != 2:
         return "only products of a matrix with a constant matrix are on the machine"
     if node.op in ("Gemm", "QGemm"):
         if node.attrs.get("transA", 0):

@@ -73,7 +73,7 @@ def _weighted(found: Found, node: Node) -> None:
         stride, pads = sizes
         sums = weight_sums(weight, value.zero, shape, stride, pads)
     else:
-        reason = dense_fault(node, shape, weight)
+        reason = dense_fault(node, shape, weight.shape)
         if reason:
             found.reasons[node.name] = reason
             return

@@ -114,5 +114,5 @@ def int8_weight(file: File, node: Node, name: str, zero: str) -> Array:
     spread = [-1 if d == axis else 1 for d in range(value.ndim)]
     moved = value.astype(np.int64) - (shift.reshape(spread) if len(shift) > 1 else shift[0])
     if moved.size and (moved.min() < -128 or moved.max() > 127):
-        raise node.refuse(f"its weight {name!r} less its zero point leaves int8", "quantize weights symmetrically")
+        raise node.refuse(f"its weight {name!r} less its zero point leaves int8", "make it symmetric, as autosched quantize does")
     return moved.astype(np.int8)

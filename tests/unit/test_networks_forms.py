@@ -434,6 +434,19 @@ def test_what_the_host_refuses_while_it_runs_is_one_line(tmp_path: Path, capsys:
     assert compiled(x, np.array([7])).shape == (1, 1, 4, 4)
     with pytest.raises(ProgramError, match=r"onnxruntime refuses it: .*out of"):
         compiled(x, np.array([99]))
+    # What is drawn for a place in a table is one that every table has.
+    assert main(["export", str(path), "-o", str(tmp_path / "n.json")]) == 0
+    assert main(["run", str(path), "--check"]) == 0 and "all equal to" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(("attrs", "reason"), [
+    ({"alpha": 0.5}, "alpha and beta"), ({"transA": 1}, "its data are transposed"), ({}, "its weight is no quantized constant"),
+])
+def test_why_a_product_is_the_hosts(attrs: dict[str, Any], reason: str, tmp_path: Path) -> None:
+    n = Net()
+    y = n.op("Gemm", n.quantized("j", 4), n.fixed(np.ones((4, 4), np.float32)), **attrs)
+    path = n.save(tmp_path / "n.onnx", {"j": (np.float32, (4, 4)), "i": (np.float32, X)}, [y, beside(n)])
+    assert next(x.reason for p in load(path).graph.host_parts for x in p.nodes if x.op == "Gemm").startswith(reason)
 
 
 def test_classes_that_a_network_says_itself(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -38,6 +38,15 @@ def open_batch(model: Any, b: Any) -> None:
     model.graph.input[0].type.tensor_type.shape.dim[0].dim_param = "N"
 
 
+def unstated(model: Any, b: Any) -> None:
+    model.graph.input[0].type.tensor_type.ClearField("shape")
+
+
+def number(model: Any, b: Any) -> None:
+    model.graph.input.add(name="factor").type.CopyFrom(model.graph.input[0].type)
+    del model.graph.input[1].type.tensor_type.shape.dim[:]
+
+
 def odd_scale(model: Any, b: Any) -> None:
     from onnx import numpy_helper
 
@@ -111,6 +120,8 @@ def wrong_shape(model: Any, b: Any) -> None:
 
 @pytest.mark.parametrize(("change", "words"), [
     (open_batch, ("'x'", "open shape [N,16,6,6]", "--shape x=1,16,6,6")),
+    (unstated, ("'x'", "open shape [...]", "--shape x=")),
+    (number, ("'factor' is one number", "export it as a constant")),
     (odd_scale, ("node 'Conv", "0.0173", "no power of two", "autosched quantize")),
     (large_bias, ("node 'Conv", "accumulator of channel", "2^31")),
     (external("good.onnx"), ("another file", "onnx.save")),
@@ -156,6 +167,21 @@ def test_an_open_shape_is_given_and_checked(onnx_models: ModuleType, tmp_path: P
         load(path, shapes={"x": (1, 16, 7, 6)})
     with pytest.raises(ProgramError, match="no input 'y'"):
         load(path, shapes={"y": (1, 16, 6, 6)})
+    unstated(model, b)
+    assert load(saved(model, path), shapes={"x": (1, 16, 6, 6)}).graph.tensors[b.last].shape == (1, 16, 6, 6)
+
+
+@pytest.mark.parametrize("lacks", ["shape", "type"])
+def test_outputs_are_inferred(lacks: str, onnx_models: ModuleType, tmp_path: Path) -> None:
+    b = small(onnx_models)
+    model = b.model(b.last)
+    out = model.graph.output[0]
+    if lacks == "type":
+        out.ClearField("type")
+    else:
+        out.type.tensor_type.ClearField("shape")
+    known = load(saved(model, tmp_path / "n.onnx")).graph.tensors[b.last]
+    assert (known.shape, known.dtype) == ((1, 16, 6, 6), "int8")
 
 
 def test_files_that_are_none_are_refused(tmp_path: Path) -> None:
