@@ -7,12 +7,8 @@ scale of the sums, and a Relu or Clip becomes the clip of the layer in front of 
 
 from __future__ import annotations
 
-import tempfile
-import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import redirect_stdout
 from dataclasses import dataclass, field
-from io import StringIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,19 +16,19 @@ import numpy as np
 
 from autosched.arguments import writable_beside
 from autosched.errors import ProgramError, UnknownNameError
+from autosched.networks.calibration import METHODS, calibrate, endless, reached, watched
 from autosched.networks.floats import CLIPS, SAME_SCALE, FloatNet, Names, Op, clip_ends, float_net, nothing_for_it
 from autosched.networks.graph import Array, Ints
 from autosched.networks.images import checked_labels, classes_of
 from autosched.networks.onnx_file import OPSET, File, Node, check, read
 from autosched.networks.parameters import output_channels
 from autosched.networks.ranges import LIMIT
-from autosched.networks.reference import refusals, session
+from autosched.networks.reference import refusals
 from sim.files import write_bytes
 
 if TYPE_CHECKING:
     from onnx import ModelProto
 
-METHODS = ("minmax", "percentile", "entropy")
 WEIGHTED = ("Conv", "Gemm", "MatMul", "ConvTranspose")
 NEW_SCALE = (*WEIGHTED, "Add", "AveragePool", "GlobalAveragePool", "Concat", "Relu", "Clip", "Mul", "Sub")
 
@@ -131,7 +127,7 @@ def quantize(
     _finite(file.nodes, file.constants)
     net = float_net(file)
     if net.saturations:
-        net = net.settled(_reached(write(net, file, None).model, batches, _floats(net, file)))
+        net = net.settled(reached(write(net, file, None).model, batches, _floats(net, file)))
     _finite(net.ops, net.constants)
     model = write(net, file, None).model
     ranges = calibrate(model, batches, method, _floats(net, file))
@@ -194,88 +190,10 @@ def _batches(file: File, data: Mapping[str, Array]) -> Iterator[dict[str, Array]
         yield {n: data[n][k * file.shapes[n][0] : (k + 1) * file.shapes[n][0]] for n in inputs}
 
 
-def calibrate(
-    model: ModelProto, batches: Sequence[Mapping[str, Array]], method: str, tensors: Sequence[str]
-) -> dict[str, tuple[float, float]]:
-    """Ranges of float tensors, as onnxruntime's calibrators give them.
-
-    Args:
-        model: a float network.
-        batches: images by input.
-        method: one of ``METHODS``.
-        tensors: whose ranges are asked for.
-    """
-    if method == "minmax":
-        return _reached(model, batches, tensors)
-    from onnxruntime.quantization import CalibrationMethod
-    from onnxruntime.quantization.calibrate import CalibrationDataReader, create_calibrator
-
-    class Reader(CalibrationDataReader):  # type: ignore[misc]
-        def __init__(self) -> None:
-            self.left = iter(batches)
-
-        def get_next(self) -> Mapping[str, Array] | None:
-            return next(self.left, None)
-
-    kind = {"percentile": CalibrationMethod.Percentile, "entropy": CalibrationMethod.Entropy}[method]
-    with tempfile.TemporaryDirectory() as folder:
-        source = Path(folder) / "float.onnx"
-        source.write_bytes(model.SerializeToString())
-        # Histograms are announced on standard output, which is the command's own; what is no number is refused below.
-        with refusals(), redirect_stdout(StringIO()), warnings.catch_warnings():
-            warnings.simplefilter("ignore", RuntimeWarning)
-            calibrator = create_calibrator(
-                source, None, augmented_model_path=str(Path(folder) / "more.onnx"), calibrate_method=kind,
-            )
-            try:
-                calibrator.collect_data(Reader())
-                found = calibrator.compute_data().data
-            except ValueError as error:
-                # Histograms end where a value is not finite, of whatever tensor.
-                wide = _reached(model, batches, tensors)
-                bad = next((n for n in tensors if not np.isfinite(wide[n]).all()), None)
-                if bad is None:
-                    raise
-                raise _endless(bad, "; --method minmax takes it where it stays in float") from error
-    return {n: (float(np.min(r.range_value[0])), float(np.max(r.range_value[1]))) for n, r in found.items()}
-
-
-def _reached(model: ModelProto, batches: Sequence[Mapping[str, Array]], tensors: Sequence[str]) -> dict[str, tuple[float, float]]:
-    """The least and the greatest value of every tensor: onnxruntime's own calibrator takes time by the square of the nodes."""
-    given = {i.name for i in model.graph.input}
-    made = [t for t in tensors if t not in given]
-    runs = _watched(model, made, "float32")
-    found: dict[str, tuple[float, float]] = {}
-    for batch in batches:
-        with refusals():
-            arrays = [*(batch[t] for t in tensors if t in given), *(runs.run(made, dict(batch)) if made else ())]
-        for t, array in zip([*(t for t in tensors if t in given), *made], arrays):
-            low, high = found.get(t, (np.inf, -np.inf))
-            # What is no number stays in these, unlike in Python's own.
-            found[t] = float(np.minimum(low, array.min())), float(np.maximum(high, array.max()))
-    return found
-
-
-def _watched(model: ModelProto, tensors: Sequence[str], dtype: str) -> Any:
-    """A session in which tensors of one type can be asked for beside the outputs."""
-    import onnx
-
-    copy = onnx.ModelProto()
-    copy.CopyFrom(model)
-    known = {o.name for o in copy.graph.output} | {i.name for i in copy.graph.input}
-    kind = onnx.helper.np_dtype_to_tensor_dtype(np.dtype(dtype))
-    copy.graph.output.extend([onnx.helper.make_tensor_value_info(t, kind, None) for t in tensors if t not in known])
-    return session(copy)
-
-
 def _floats(net: FloatNet, file: File) -> list[str]:
     """The float32 tensors of a network, in order."""
     made = [t for op in net.ops for t in op.outputs if t]
     return [t for t in (*file.inputs, *made) if net.floats.get(t, file.dtypes.get(t, "float32")) == "float32"]
-
-
-def _endless(tensor: str, more: str = "") -> ProgramError:
-    return ProgramError(f"{tensor!r} takes values that are not finite on the calibration data{more}")
 
 
 def _exponent(most: float) -> int:
@@ -298,7 +216,7 @@ def plan_scales(net: FloatNet, file: File, ranges: Mapping[str, tuple[float, flo
     def own(tensor: str) -> int:
         ends = ranges.get(tensor, (-1.0, 1.0))
         if not np.isfinite(ends).all():
-            raise _endless(tensor)
+            raise endless(tensor)
         return _exponent(max(map(abs, ends)))
 
     for name in file.inputs:
@@ -600,7 +518,7 @@ def fidelity(
     outputs = [o.name for o in before.graph.output]
     names = [t for t in plan.exponents if t in after.quantized]
     quantized = [after.quantized[t] for t in names]
-    sides = _watched(before, names, "float32"), _watched(after.model, quantized, "int8")
+    sides = watched(before, names, "float32"), watched(after.model, quantized, "int8")
     signal, noise = np.zeros(len(names)), np.zeros(len(names))
     inside, inside_float, total = np.zeros((3, len(names)))
     right = [0, 0]
@@ -632,7 +550,7 @@ def fidelity(
                 total[j] += q.size
     for t, s, n in zip(names, signal, noise):
         if not np.isfinite([s, n]).all():
-            raise _endless(t)
+            raise endless(t)
     layers = tuple(
         Fidelity(t, float(10 * np.log10(s / n)) if n > 0 and s > 0 else float("inf"), float(i / max(c, 1)), float(f / max(c, 1)))
         for t, s, n, i, f, c in zip(names, signal, noise, inside, inside_float, total)

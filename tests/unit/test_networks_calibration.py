@@ -1,0 +1,26 @@
+"""Ranges on calibration images, where histograms have something to say and where not."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from written_networks import RNG, Net, expected, f32
+
+from autosched.networks.quantize import quantize
+
+
+@pytest.mark.parametrize("method", ["minmax", "percentile", "entropy"])
+@pytest.mark.parametrize("sign", [1, -1])
+def test_values_that_hardly_differ_have_a_range(method: str, sign: int, tmp_path: Path) -> None:
+    n = Net()
+    level = n.op("Add", n.op("Mul", "i", f32(n, 1e-7)), f32(n, sign))
+    both = n.op("Mul", level, n.op("Sign", "i"))
+    parts = [n.op("Conv", x, n.fixed(RNG.standard_normal((8, 8, 1, 1)).astype(np.float32))) for x in ("i", level, both)]
+    path = n.save(tmp_path / "f.onnx", {"i": (np.float32, (1, 8, 4, 4))}, parts)
+    images = RNG.choice(np.float32([-1, -0.5, 0.5, 1]), (8, 8, 4, 4))
+    report = quantize(path, {"i": images}, tmp_path / "q.onnx", method=method)
+    assert {level, both} < {f.tensor for f in report.layers}
+    for a, b in zip(expected(path, images[:1]), expected(tmp_path / "q.onnx", images[:1])):
+        assert np.abs(a - b).max() < 0.1 * np.abs(a).max()
