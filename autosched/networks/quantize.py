@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from onnx import ModelProto
 
 WEIGHTED = ("Conv", "Gemm", "MatMul", "ConvTranspose")
+FINEST = 60  # scales are 2^-60 to 2^60: that of a bias is the product of two, in float32
 NEW_SCALE = (*WEIGHTED, "Add", "AveragePool", "GlobalAveragePool", "Concat", "Relu", "Clip", "Mul", "Sub")
 
 
@@ -197,8 +198,8 @@ def _floats(net: FloatNet, file: File) -> list[str]:
 
 
 def _exponent(most: float) -> int:
-    """The finest power-of-two scale at which ``most`` is no more than 127."""
-    return int(np.clip(np.floor(np.log2(127.0 / most)), -16, 24)) if most > 0 else 7
+    """The finest power-of-two scale at which ``most`` is no more than 127; what float32 has hardly numbers for is clipped."""
+    return int(np.clip(np.floor(np.log2(127.0 / most)), -FINEST, FINEST)) if most > 0 else 7
 
 
 def plan_scales(net: FloatNet, file: File, ranges: Mapping[str, tuple[float, float]], per_channel: bool) -> _Plan:

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from written_networks import RNG, Net, expected, f32
 
+from autosched.networks import load
 from autosched.networks.quantize import quantize
 
 
@@ -24,3 +25,16 @@ def test_values_that_hardly_differ_have_a_range(method: str, sign: int, tmp_path
     assert {level, both} < {f.tensor for f in report.layers}
     for a, b in zip(expected(path, images[:1]), expected(tmp_path / "q.onnx", images[:1])):
         assert np.abs(a - b).max() < 0.1 * np.abs(a).max()
+
+
+@pytest.mark.parametrize("per_channel", [False, True])
+@pytest.mark.parametrize(("size", "weight"), [(2e9, 1e-9), (1e-12, 1e-3), (1e7, 1e4), (1e19, 1e-15), (1, 1e-16)])
+def test_numbers_of_any_size_have_a_scale(size: float, weight: float, per_channel: bool, tmp_path: Path) -> None:
+    n = Net()
+    first = n.op("Conv", "i", n.fixed((weight * RNG.standard_normal((8, 8, 3, 3))).astype(np.float32)))
+    y = n.op("Add", first, n.op("Conv", first, n.fixed(RNG.standard_normal((8, 8, 1, 1)).astype(np.float32))))
+    path = n.save(tmp_path / "f.onnx", {"i": (np.float32, (1, 8, 4, 4))}, [y])
+    report = quantize(path, {"i": (size * RNG.standard_normal((8, 8, 4, 4))).astype(np.float32)}, tmp_path / "q.onnx",
+                      per_channel=per_channel)
+    assert min(f.snr for f in report.layers) > 20, report.layers
+    assert len(load(tmp_path / "q.onnx").graph.layers) == 3
