@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from onnx import ModelProto, NodeProto, TensorProto
 
 MAX_NODES = 20_000
+MAX_CALLS = 50  # of a file's own functions, one inside the other
 MAX_ELEMENTS = 1 << 28
 OLDEST_OPSET = 11
 OPSET = 17  # of the files that are written, and what older ones are read as
@@ -185,6 +186,7 @@ def read(path: str | Path, shapes: Mapping[str, tuple[int, ...]] | None = None, 
         raise ProgramError(f"{path}: not an ONNX file, or damaged ({_line(error)})") from error
     if not model.graph.node:
         raise ProgramError(f"{path}: not an ONNX file, or damaged (no nodes)")
+    model = _inlined(model, str(path))
     if convert:
         model = _converted(model, str(path))
     return check(model, path.stem, str(path), shapes or {})
@@ -249,6 +251,36 @@ def check(model: ModelProto, name: str, where: str, shapes: Mapping[str, tuple[i
     )
     check_parameters(file)
     return file
+
+
+def _inlined(model: ModelProto, where: str) -> ModelProto:
+    """A model with the nodes of its own functions in place of those that call them."""
+    import onnx
+    from onnx.inliner import inline_local_functions
+
+    if not model.functions:
+        return model
+    bodies = {(f.domain, f.name): f.node for f in model.functions}
+    sizes: dict[tuple[str, str], int] = {}
+
+    def size(name: tuple[str, str], outer: tuple[tuple[str, str], ...]) -> int:
+        if name in outer or len(outer) == MAX_CALLS:
+            what = "calls itself" if name in outer else f"is called by {MAX_CALLS} others, one inside the other"
+            raise ProgramError(f"{where}: function {name[1]!r} {what}; export the model without functions")
+        if name not in sizes:
+            calls = [(n.domain, n.op_type) for n in bodies[name]]
+            sizes[name] = sum(size(c, (*outer, name)) if c in bodies else 1 for c in calls)
+        return sizes[name]
+
+    count = sum(size((n.domain, n.op_type), ()) if (n.domain, n.op_type) in bodies else 1 for n in model.graph.node)
+    if count > MAX_NODES:
+        raise ProgramError(f"{where}: {count} nodes, with those of its functions; at most {MAX_NODES} are read")
+    try:
+        # Functions of another operator set are converted, for which all types are known.
+        return inline_local_functions(onnx.shape_inference.infer_shapes(model), convert_version=True)
+    except (RuntimeError, ValueError, TypeError, onnx.checker.ValidationError, onnx.version_converter.ConvertError,
+            onnx.shape_inference.InferenceError) as error:
+        raise ProgramError(f"{where}: its functions cannot be written out: {_line(error)}") from error
 
 
 def _opset(model: ModelProto, where: str) -> int:
@@ -349,10 +381,10 @@ def _nodes(model: ModelProto, where: str, constants: Mapping[str, Array]) -> tup
             name += "_"
         taken.add(name)
         if proto.domain not in DOMAINS:
-            raise ProgramError(
-                f"{where}: node {name!r} is of operator set {proto.domain!r}; known: ai.onnx, com.microsoft: export the model as "
-                "QDQ (qonnx: qonnx.transformation.qonnx_to_qcdq)"
-            )
+            trained = any(word in proto.domain for word in ("qonnx", "brevitas", "finn"))
+            way = "as QDQ (qonnx: qonnx.transformation.qonnx_to_qcdq)" if trained else "in operators of these"
+            why = f"is of operator set {proto.domain!r}; known: ai.onnx, com.microsoft"
+            raise ProgramError(f"{where}: node {name!r} {why}: export the model {way}")
         attrs: dict[str, Any] = {}
         for a in proto.attribute:
             if a.type in (AttributeProto.GRAPH, AttributeProto.GRAPHS):
@@ -459,7 +491,8 @@ def _fix_inputs(model: ModelProto, where: str, shapes: Mapping[str, tuple[int, .
             del dims[:]
             dims.extend([type(kind.shape).Dimension(dim_value=g) for g in given])
         if not dims or not all(d.HasField("dim_value") and d.dim_value > 0 for d in dims):
-            example = ",".join(str(d.dim_value) if d.HasField("dim_value") and d.dim_value > 0 else "1" for d in dims)
+            sizes = [str(d.dim_value) if d.HasField("dim_value") and d.dim_value > 0 else "" for d in dims]
+            example = ",".join(e or ("32" if k else "1") for k, e in enumerate(sizes))
             raise ProgramError(
                 f"{where}: input {entry.name!r} has an open shape [{text}]; say which: "
                 f"--shape {entry.name}={example or '1,3,32,32'}"

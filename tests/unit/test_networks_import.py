@@ -47,6 +47,26 @@ def number(model: Any, b: Any) -> None:
     del model.graph.input[1].type.tensor_type.shape.dim[:]
 
 
+def functions(*bodies: str, opset: int = 17) -> Change:
+    """The Relu as a function of the file's own, whose nodes may be functions again: ``f1`` is the second."""
+    def change(model: Any, b: Any) -> None:
+        from onnx import helper
+
+        def node(op: str, x: str, y: str) -> Any:
+            return helper.make_node(op, [x], [y], domain="own" if op.startswith("f") else "")
+
+        sets = [helper.make_opsetid("", opset), helper.make_opsetid("own", 1)]
+        for k, ops in enumerate(bodies):
+            names = ["a", *(f"t{i}" for i in range(len(ops.split()) - 1)), "r"]
+            nodes = [node(op, x, y) for op, x, y in zip(ops.split(), names, names[1:])]
+            model.functions.append(helper.make_function("own", f"f{k}", ["a"], ["r"], nodes, sets))
+        relu = next(x for x in model.graph.node if x.op_type == "Relu")
+        relu.op_type, relu.domain = "f0", "own"
+        model.opset_import.add(domain="own", version=1)
+
+    return change
+
+
 def odd_scale(model: Any, b: Any) -> None:
     from onnx import numpy_helper
 
@@ -138,6 +158,9 @@ def wrong_shape(model: Any, b: Any) -> None:
     (future_opset, ("operator set 99", "convert_version")),
     (loop, ("'branch'", "unroll")),
     (foreign, ("qonnx.custom_op.general", "QDQ")),
+    (functions("Relu f1", "f0"), ("function 'f0' calls itself", "export the model without functions")),
+    (functions(*[f"f{k + 1}" for k in range(50)], "Relu"), ("function 'f50' is called by 50 others",)),
+    (functions(*[f"f{k + 1} f{k + 1}" for k in range(15)], "Relu"), ("32773 nodes, with those of its functions", "at most")),
     (cut, ("damaged", "nowhere")),
     (wrong_shape, ("shapes do not fit",)),
 ])
@@ -169,6 +192,17 @@ def test_an_open_shape_is_given_and_checked(onnx_models: ModuleType, tmp_path: P
         load(path, shapes={"y": (1, 16, 6, 6)})
     unstated(model, b)
     assert load(saved(model, path), shapes={"x": (1, 16, 6, 6)}).graph.tensors[b.last].shape == (1, 16, 6, 6)
+
+
+@pytest.mark.parametrize("change", [
+    functions("f1 f1", "Relu"), functions("Relu", opset=14), functions(*[f"f{k + 1}" for k in range(49)], "Relu"),
+])
+def test_functions_of_the_files_own_are_written_out(change: Change, onnx_models: ModuleType, tmp_path: Path) -> None:
+    b = small(onnx_models)
+    model = b.model(b.last)
+    change(model, b)
+    (layer,) = load(saved(model, tmp_path / "n.onnx")).graph.layers
+    assert layer.requant is not None and layer.requant.low == 0
 
 
 @pytest.mark.parametrize("lacks", ["shape", "type"])
