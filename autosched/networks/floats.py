@@ -172,7 +172,7 @@ class FloatNet:
                 inputs = before.inputs[:1]
             keep(_clip(made, op.name, inputs[0], out, low, high))
         made.ops = [op for op in kept if op is not None]
-        return _folded(made)
+        return folded(made)
 
 
 def clip_ends(op: Op, constants: Mapping[str, Array]) -> tuple[float, float] | None:
@@ -243,7 +243,7 @@ def float_net(file: File) -> FloatNet:
     if renamed:
         # An output that was quantized is given as float, under its own name.
         net.ops += [Op(names.free(f"{k}:float"), "Identity", (v,), (k,)) for k, v in renamed.items()]
-    return _folded(net)
+    return folded(net)
 
 
 def nothing_for_it(file: File, where: str, weighted: Sequence[str]) -> ProgramError:
@@ -509,8 +509,12 @@ def _clipped(net: FloatNet, node: Node, end: Saturation, tensor: str, out: str =
     return out
 
 
-def _folded(net: FloatNet) -> FloatNet:
-    """The network with a BatchNormalization in the convolution in front of it, and an Add of a constant in what it follows."""
+def folded(net: FloatNet) -> FloatNet:
+    """The network with a BatchNormalization in the convolution in front of it, and an Add of a constant in what it follows.
+
+    Args:
+        net: the network.
+    """
     kept: list[Op] = []
     places: dict[str, int] = {}
     for op in net.ops:

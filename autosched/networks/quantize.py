@@ -8,7 +8,7 @@ scale of the sums, and a Relu or Clip becomes the clip of the layer in front of 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,19 +17,20 @@ import numpy as np
 from autosched.arguments import writable_beside
 from autosched.errors import ProgramError, UnknownNameError
 from autosched.networks.calibration import METHODS, calibrate, endless, reached, watched
-from autosched.networks.floats import CLIPS, SAME_SCALE, FloatNet, Names, Op, clip_ends, float_net, nothing_for_it
+from autosched.networks.floats import CLIPS, SAME_SCALE, FloatNet, Names, Op, clip_ends, float_net, folded, nothing_for_it
 from autosched.networks.graph import Array, Ints
 from autosched.networks.images import checked_labels, classes_of
 from autosched.networks.onnx_file import OPSET, File, Node, check, read
 from autosched.networks.parameters import output_channels
 from autosched.networks.ranges import LIMIT
-from autosched.networks.reference import refusals
+from autosched.networks.reference import refusals, session
 from sim.files import write_bytes
 
 if TYPE_CHECKING:
     from onnx import ModelProto
 
 WEIGHTED = ("Conv", "Gemm", "MatMul", "ConvTranspose")
+CHANCE = ("RandomNormalLike", "RandomUniformLike", "Bernoulli", "Multinomial", "Dropout")  # another result each time
 FINEST = 60  # scales are 2^-60 to 2^60: that of a bias is the product of two, in float32
 NEW_SCALE = (*WEIGHTED, "Add", "AveragePool", "GlobalAveragePool", "Concat", "Relu", "Clip", "Mul", "Sub")
 
@@ -126,7 +127,7 @@ def quantize(
     if labels is not None:
         labels = checked_labels(labels, sum(len(next(iter(b.values()))) for b in batches))
     _finite(file.nodes, file.constants)
-    net = float_net(file)
+    net = _computed(float_net(file), file)
     if net.saturations:
         net = net.settled(reached(write(net, file, None).model, batches, _floats(net, file)))
     _finite(net.ops, net.constants)
@@ -153,6 +154,31 @@ def blank_network(file: File) -> File:
     plan = plan_scales(net, file, ranges, False)
     plan.exponents = dict.fromkeys(plan.exponents, 0)
     return check(write(net, file, plan).model, file.name, file.name, {})
+
+
+def _computed(net: FloatNet, file: File) -> FloatNet:
+    """The network with what operators make of constants alone as constants: many exporters leave such work to whoever reads."""
+    from onnx import helper
+
+    known, fixed = set(net.constants), set[Op]()
+    for op in net.ops:
+        given = [t for t in op.inputs if t]
+        if given and known.issuperset(given) and op.op not in CHANCE and not {*op.outputs} & {*net.outputs}:
+            fixed.add(op)
+            known.update(op.outputs)
+    left = [op for op in net.ops if op not in fixed]
+    read = dict.fromkeys(t for op in left for t in op.inputs if t in known and t not in net.constants)
+    if not read:
+        return net
+    w = _QdqWriter(net, None)
+    for op in net.ops:
+        if op in fixed:
+            w.operator(op)
+    outputs = [_info(t, _kind(net, file, t), net.shapes[t]) for t in read]
+    graph = helper.make_graph(w.nodes, "constants", [], outputs, initializer=list(w.constants.values()))
+    with refusals():
+        made = session(helper.make_model(graph, opset_imports=_opsets(file, fixed), ir_version=8)).run(list(read), {})
+    return folded(replace(net, ops=left, constants={**net.constants, **dict(zip(read, made))}))
 
 
 def _finite(nodes: Iterable[Node | Op], constants: Mapping[str, Array]) -> None:
@@ -194,7 +220,7 @@ def _batches(file: File, data: Mapping[str, Array]) -> Iterator[dict[str, Array]
 def _floats(net: FloatNet, file: File) -> list[str]:
     """The float32 tensors of a network, in order."""
     made = [t for op in net.ops for t in op.outputs if t]
-    return [t for t in (*file.inputs, *made) if net.floats.get(t, file.dtypes.get(t, "float32")) == "float32"]
+    return [t for t in (*file.inputs, *made) if _kind(net, file, t) == "float32"]
 
 
 def _exponent(most: float) -> int:
@@ -491,10 +517,21 @@ def write(net: FloatNet, file: File, plan: _Plan | None) -> Written:
     graph = helper.make_graph(
         w.nodes, file.name, inputs, results, initializer=[c for n, c in w.constants.items() if n in used], value_info=known,
     )
+    return Written(helper.make_model(graph, opset_imports=_opsets(file, net.ops), ir_version=8), w.quantized)
+
+
+def _opsets(file: File, ops: Iterable[Op]) -> list[Any]:
+    """The operator sets of operators as they are written."""
+    from onnx import helper
+
     versions = {o.domain: o.version for o in file.model.opset_import}
-    sets = [helper.make_opsetid(d, versions.get(d, 1)) for d in sorted({op.domain for op in net.ops if op.domain})]
-    opsets = [helper.make_opsetid("", max(OPSET, file.opset)), *sets]
-    return Written(helper.make_model(graph, opset_imports=opsets, ir_version=8), w.quantized)
+    sets = [helper.make_opsetid(d, versions.get(d, 1)) for d in sorted({op.domain for op in ops if op.domain})]
+    return [helper.make_opsetid("", max(OPSET, file.opset)), *sets]
+
+
+def _kind(net: FloatNet, file: File, tensor: str) -> str:
+    """The type of a tensor."""
+    return net.floats.get(tensor, file.dtypes.get(tensor, "float32"))
 
 
 def _info(name: str, dtype: str, shape: tuple[int, ...]) -> Any:
