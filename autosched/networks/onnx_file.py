@@ -15,6 +15,7 @@ from autosched.networks.graph import Array
 from sim.files import read_bytes
 
 if TYPE_CHECKING:
+    from google.protobuf.message import Message
     from onnx import ModelProto, NodeProto, TensorProto
 
 MAX_NODES = 20_000
@@ -186,6 +187,8 @@ def read(path: str | Path, shapes: Mapping[str, tuple[int, ...]] | None = None, 
         raise ProgramError(f"{path}: not an ONNX file, or damaged ({_line(error)})") from error
     if not model.graph.node:
         raise ProgramError(f"{path}: not an ONNX file, or damaged (no nodes)")
+    if (odd := _no_text(model)) is not None:
+        raise ProgramError(f"{path}: not an ONNX file, or damaged ({odd!r} is no text)")
     model = _inlined(model, str(path))
     if convert:
         model = _converted(model, str(path))
@@ -251,6 +254,21 @@ def check(model: ModelProto, name: str, where: str, shapes: Mapping[str, tuple[i
     )
     check_parameters(file)
     return file
+
+
+def _no_text(message: Message) -> bytes | None:
+    """A name in a message, or in one inside of it, that is not UTF-8: the parser lets it pass, and it is no string then."""
+    for kind, value in message.ListFields():
+        if kind.type == kind.TYPE_STRING:
+            found = next((v for v in ([value] if isinstance(value, str | bytes) else value) if isinstance(v, bytes)), None)
+        elif kind.type == kind.TYPE_MESSAGE:
+            inside = [value] if hasattr(value, "ListFields") else value
+            found = next((v for v in map(_no_text, inside) if v is not None), None)
+        else:
+            continue
+        if found is not None:
+            return found
+    return None
 
 
 def _inlined(model: ModelProto, where: str) -> ModelProto:

@@ -247,6 +247,18 @@ def test_every_truncation_of_a_file_is_refused_or_read(onnx_models: ModuleType, 
             assert "\n" not in str(error)
 
 
+@pytest.mark.parametrize("text", ["Relu", "Conv_q1", "com.microsoft", "kernel_shape", "scale2", "graph"])
+def test_names_that_are_no_text_are_refused(text: str, onnx_models: ModuleType, tmp_path: Path) -> None:
+    b = small(onnx_models)
+    model = b.model(b.last)
+    model.graph.name, model.graph.node[-1].name = "graph", "Conv_q1"
+    data = saved(model, tmp_path / "n.onnx").read_bytes()
+    assert text.encode() in data and load(tmp_path / "n.onnx").graph.layers
+    (tmp_path / "n.onnx").write_bytes(data.replace(text.encode(), text[:-1].encode() + b"\xe9"))
+    with pytest.raises(ProgramError, match=r"damaged \(b'.*\\xe9.* is no text\)"):
+        load(tmp_path / "n.onnx")
+
+
 def test_a_float_network_is_refused_by_the_name_of_its_first_layer(onnx_models: ModuleType, tmp_path: Path) -> None:
     from onnx import TensorProto, helper
 
