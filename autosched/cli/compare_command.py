@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from autosched.target import Target
     from autosched.workloads import Workload
     from sim.program import Program
+    from space import Space
 
 
 def _options(p: Parser) -> None:
@@ -83,6 +84,9 @@ def _kind(text: str) -> str:
     if path.suffix != ".json":
         return "schedule"
     if not path.exists():
+        name, places = _places(text)
+        if places and (".py:" in name or not set(name) & set("/\\")):
+            return "schedule"  # on the target of a file
         near = [str(p) for p in path.parent.glob("*.json")] if path.parent.is_dir() else []
         raise ProgramError(f"no file {text}{suggest(text, near)}")
     if not path.is_file():
@@ -134,9 +138,7 @@ def _side(text: str, args: argparse.Namespace) -> Side:
         program, semantics = programs[0]
         ran = of_run(summarize(record(program, semantics), semantics))
         return Side(f"{text}: {program.name}", ran, ran)
-    # A path may have an @, which no name of a function has.
-    own = re.match(r".*\.py:[^:/\\@]*", text)
-    name, *places = [own[0], *text[own.end():].split("@")[1:]] if own else text.split("@")
+    name, places = _places(text)
     if not all(part.strip() for part in (name, *places)):
         raise ProgramError(f"{text!r}: expected WORKLOAD[@TARGET][@LOGDIR], and nothing stands on a side of an @")
     # A flag holds for both; what follows an @ holds for one.
@@ -150,6 +152,14 @@ def _side(text: str, args: argparse.Namespace) -> Side:
     title = f"{name} on {target.name}" + (f", log {chosen.log}" if chosen.log else "")
     found = account(kernel)
     return Side(title, figures(found), of_run(found.stats), (task, target, best))
+
+
+def _places(text: str) -> tuple[str, list[str]]:
+    """The name of a workload, and what follows it behind an @ each."""
+    # A path may have an @, which no name of a function has.
+    own = re.match(r".*\.py:[^:/\\@]*", text)
+    name, *places = [own[0], *text[own.end():].split("@")[1:]] if own else text.split("@")
+    return name, places
 
 
 def _programs(path: str) -> list[tuple[Program, str]]:
@@ -166,14 +176,21 @@ def _decisions(one: Side, two: Side) -> list[Step]:
 
     if one.schedule is None or two.schedule is None:
         return []
-    (task, target, first), (other, _, second) = one.schedule, two.schedule
+    (task, target, first), (other, machine, second) = one.schedule, two.schedule
     if task.key != other.key:
         return []
-    space = Space(task.func, target)
-    here, there = decided(space, first)[0], decided(space, second)[0]
+    space, theirs = Space(task.func, target), Space(other.func, machine)
+    # What fits the second machine need not fit the first, and has decisions that are worth something there all the same.
+    alike = space.names == theirs.names and _forms(space) == _forms(theirs)
+    here, there = decided(space, first)[0], decided(theirs if alike else space, second)[0]
     if not here or len(here) != len(there):
         return []
     return decisions(task, target, here, there, first.cycles)
+
+
+def _forms(space: Space) -> list[list[dict[str, Any]]]:
+    """The forms of a space's program, in the order of their numbers."""
+    return [sketch.prefix.as_json() for sketch in space.sketches]
 
 
 def _print_steps(what: str, steps: list[Step]) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from autosched.errors import ProgramError
+from autosched.errors import LoweringError, ProgramError, ScheduleError
 from autosched.kernel import build
 from autosched.measure import Candidate, measure
 from autosched.records import BestRecord
@@ -102,9 +102,11 @@ def placed(space: Space, trace: list[Any], program: str | None) -> tuple[tuple[i
     """
     try:
         point = space.point_of(Trace.from_json(trace), anyhow=True)
-    except ProgramError as error:
+        made = build(space.func, space.target, space.trace(point)).hash
+    except (ProgramError, ScheduleError, LoweringError) as error:
+        # Steps of another machine's schedule can be followed to decisions that do not fit this one.
         return (), str(error)
-    if program != build(space.func, space.target, space.trace(point)).hash:
+    if program != made:
         return (), "the nearest point has another program"
     return tuple(point.tolist()), ""
 

@@ -17,7 +17,7 @@ from autosched.cli.exit_codes import Exit
 from autosched.kernel import Kernel
 from autosched.measure import Candidate, measure
 from autosched.records import best_or_fail, find_best
-from autosched.report import Account, ablate, ablation, account, compare, decided, figures
+from autosched.report import Account, ablate, ablation, account, compare, decided, figures, placed
 from autosched.report.worth import decisions
 from autosched.search import TuneReport, tune
 from autosched.target import get_target
@@ -214,6 +214,27 @@ def test_machines_are_compared_field_by_field(log: Path, tmp_path: Path) -> None
     assert "no field differs" in ran("compare", "vta-de10", "vta-de10", "--log", log)[1]
     code, _, err = ran("compare", "vta-de10", WORKLOADS[0], "--log", log)
     assert code == Exit.BAD_INPUT and "vta-de10 is a target, the other one is none" in err
+
+
+def test_a_schedule_is_compared_with_one_that_its_machine_does_not_hold(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("small.json").write_text('{"LOG_WGT_BUFF_SIZE": 10}')
+    name = "dense:m=1,k=64,n=64,bias=0,tail=cast"
+    for target in ("small.json", "vta-de10"):
+        with brief_breeding():
+            tune(name, target, trials=1, jobs=1, log="log", sampler="draft")
+    code, out, err = ran("compare", f"{name}@small.json", name, "--log", "log", "--format", "json")
+    found = json.loads(out)
+    assert (code, err) == (Exit.OK, "") and found["first"].startswith(f"{name} on small")
+    _, there = (best_or_fail(workload(name), get_target(t), "log")[0] for t in ("small.json", "vta-de10"))
+    space = Space(workload(name).func, "vta-de10")
+    worth = {s["what"]: s["second"] for s in found["decisions"]}
+    assert worth and worth == {k: there.point[space.names.index(k)] for k in worth}
+    larger = placed(Space(workload(name).func, "small.json"), list(there.trace), there.program)
+    assert larger[0] == () and larger[1].startswith("capacity: local.wgt_buffer holds 4 elements")
+    # Behind an @ stands a target, in a path does not.
+    assert "target file large.json: no such file" in ran("compare", f"{name}@large.json", name, "--log", "log")[2]
+    assert "no file ./p@small.json; did you mean 'small.json'?" in ran("compare", "./p@small.json", name, "--log", "log")[2]
 
 
 def test_logs_are_compared_workload_by_workload(log: Path, tmp_path: Path) -> None:
