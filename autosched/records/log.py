@@ -266,9 +266,12 @@ class Log:
                 yield from records
 
     def all_bests(self) -> Iterator[BestRecord]:
-        """``bests`` of every task."""
-        for workload, hardware in list(self._bests):
-            yield from self._in_order(workload, hardware, None)
+        """What every run says of its best schedules, though others say the same; what was withdrawn is not among them."""
+        for places in list(self._bests.values()):
+            for place in places:
+                record = None if self._hidden(place) else self._record(place)
+                if record is not None:
+                    yield record
 
     def counts(self) -> dict[tuple[str, str, str], int]:
         """How many trials there are of every (key of the program, key of the machine, version)."""

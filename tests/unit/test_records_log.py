@@ -236,6 +236,19 @@ def test_a_run_is_verified_where_its_best_is(verified: bool, tmp_path: Path) -> 
     assert done.gap == pytest.approx(BEST.cycles / BEST.bound - 1)
 
 
+def test_a_run_has_found_what_others_have_found_as_well(tmp_path: Path) -> None:
+    found = replace(BEST, verified=True)
+    slower = replace(TRIAL, point=(1, 2), cycles=BEST.cycles + 9)
+    for records in ([TRIAL, found], [slower, found], [found]):
+        write(tmp_path, *records)
+    wanted = [(n, BEST.cycles, True) for n in (1, 1, 0)]
+    assert [(d.trials, d.cycles, d.verified) for d in history(Log.open(tmp_path))] == wanted
+    # What one of them withdraws the others have not found, either.
+    write(tmp_path, replace(BEST, verified=False, reason="mismatch"))
+    assert [(d.trials, d.cycles, d.verified) for d in history(Log.open(tmp_path))] == [
+        (1, TRIAL.cycles, False), (1, slower.cycles, False)]
+
+
 @given(at=st.integers(min_value=0), flip=st.integers(min_value=1, max_value=255))
 def test_a_flipped_byte_costs_at_most_its_lines(tmp_path_factory: pytest.TempPathFactory, at: int, flip: int) -> None:
     directory = tmp_path_factory.mktemp("log")
