@@ -8,6 +8,8 @@ from autosched.measure import gap
 from autosched.records.log import Log
 from autosched.records.record import Run
 
+_Id = tuple[str, str, str, str]  # of a run, with its task
+
 
 @dataclass(frozen=True)
 class Done:
@@ -36,22 +38,29 @@ class Done:
 
 
 def history(log: Log) -> list[Done]:
-    """The runs of a log, in the order of their ids, which is that of time on one machine."""
-    runs: dict[str, Run] = {}
-    trials: dict[str, list[int | None]] = {}
-    bests: dict[str, list[tuple[int, bool, int]]] = {}
+    """The runs of a log, in the order of their ids, which is that of time on one machine.
+
+    What bears one id and is of several tasks (schedules that ship, those of a log of format 1) is a run for each.
+    """
+    runs: dict[_Id, Run] = {}
+    trials: dict[_Id, list[int | None]] = {}
+    bests: dict[_Id, list[tuple[int, bool, int]]] = {}
     for trial in log.all_trials():
-        runs.setdefault(trial.run, trial.of)
-        trials.setdefault(trial.run, []).append(trial.cycles)
+        runs.setdefault(_id(trial.of), trial.of)
+        trials.setdefault(_id(trial.of), []).append(trial.cycles)
     for best in log.all_bests():
-        runs.setdefault(best.run, best.of)
-        bests.setdefault(best.run, []).append((best.cycles, not best.verified, best.bound))
+        runs.setdefault(_id(best.of), best.of)
+        bests.setdefault(_id(best.of), []).append((best.cycles, not best.verified, best.bound))
     found = []
-    for name in sorted(runs):
-        measured = trials.get(name, [])
-        known = bests.get(name, [])
+    for ident in sorted(runs, key=lambda i: (i[0], runs[i].name, runs[i].target, i)):
+        measured = trials.get(ident, [])
+        known = bests.get(ident, [])
         cycles = min([c for c in measured if c is not None] + [c for c, _, _ in known], default=None)
-        bound = min((b for _, _, b in known), default=runs[name].machine_bound)
+        bound = min((b for _, _, b in known), default=runs[ident].machine_bound)
         verified = any(c == cycles and not unchecked for c, unchecked, _ in known)
-        found.append(Done(runs[name], len(measured), measured.count(None), cycles, bound, verified))
+        found.append(Done(runs[ident], len(measured), measured.count(None), cycles, bound, verified))
     return found
+
+
+def _id(run: Run) -> _Id:
+    return run.run, run.workload, run.hardware, run.version

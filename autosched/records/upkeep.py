@@ -176,7 +176,7 @@ def copied(path: Path, into: Path) -> bool:
         OSError: one of them cannot be read, or has to be looked at as a whole and no memory holds it.
     """
     there = into / path.name
-    old = there.is_file() and there.stat().st_size > 0
+    old = there.is_file()
     if old and files.begins(path, there):
         return False
     if old and not files.begins(there, path):

@@ -132,7 +132,7 @@ def test_warnings_are_remarks(log: Path, tmp_path: Path) -> None:
         from autosched.records import Log
         from autosched.records.line import best_line, run_line
 
-        best = next(Log.open(log).all_bests())
+        best = min(Log.open(log).all_bests(), key=lambda b: (b.cycles, not b.verified))
         from dataclasses import replace
 
         (tmp_path / path.name).write_text(run_line(best.of) + best_line(replace(best, cycles=best.cycles - 1), "0" * 8))

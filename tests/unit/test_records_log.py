@@ -249,6 +249,14 @@ def test_a_run_has_found_what_others_have_found_as_well(tmp_path: Path) -> None:
         (1, TRIAL.cycles, False), (1, slower.cycles, False)]
 
 
+def test_what_bears_one_id_is_a_run_for_each_task(tmp_path: Path) -> None:
+    path = write(tmp_path, BEST)
+    other = replace(BEST, cycles=BEST.cycles + 9, of=replace(RUN, workload="e" * 64, name="a layer", run=path.stem))
+    path.write_text(path.read_text() + best_line(other, HEAD))
+    assert [(d.run.name, d.cycles, d.verified) for d in history(Log.open(tmp_path))] == [
+        (best.of.name, best.cycles, best.verified) for best in (other, BEST)]
+
+
 @given(at=st.integers(min_value=0), flip=st.integers(min_value=1, max_value=255))
 def test_a_flipped_byte_costs_at_most_its_lines(tmp_path_factory: pytest.TempPathFactory, at: int, flip: int) -> None:
     directory = tmp_path_factory.mktemp("log")
@@ -483,7 +491,7 @@ def test_a_line_that_no_memory_holds_costs_itself(piece: int, tmp_path: Path, mo
     log = Log.open(tmp_path)
     (fault,) = log.damage
     assert str(fault).endswith(said) and log.counts() == {(W, H, "1.1"): 2}
-    assert [best.cycles for best in log.all_bests()] == [BEST.cycles]
+    assert [best.cycles for best in log.all_bests()] == [BEST.cycles] * 2
     assert log._files[path].offset == path.stat().st_size and path.read_bytes().endswith(log._files[path].tail)
     # One that is still being written is read again, and what follows it.
     path.write_bytes(whole + long)
