@@ -143,8 +143,11 @@ def best(args: argparse.Namespace) -> int:
         _print_best(found, target, total=not is_network(args.workload or ""))
     missing = sum(r is None for _, _, r in found)
     if missing and missing == len(found):
-        print(f"autosched: nothing is logged for {args.workload} on {target.name}; run: {tune_hint(args, args.workload)}",
-              file=sys.stderr)
+        # Where none is asked for, each of these has a schedule that was withdrawn.
+        names = args.workload or ", ".join(name for name, *_ in found)
+        what = "nothing" if args.workload else "nothing that holds"
+        hint = tune_hint(args, args.workload or found[0][0])
+        print(plain(f"autosched: {what} is logged for {names} on {target.name}; run: {hint}"), file=sys.stderr)
         return Exit.NO_SCHEDULE
     return Exit.PARTIAL if missing else Exit.OK
 

@@ -184,7 +184,9 @@ class Log:
 
     def writer(self, run: Run) -> Writer:
         """A writer into this log; use it as a context manager. This log does not read what it writes."""
-        return _OwnWriter(self.directory, run, self._own)
+        task = run.workload, run.hardware
+        behind = max((began for claim, (_, began) in self._withdrawn.items() if claim[:2] == task), default="")
+        return _OwnWriter(self.directory, run, self._own, behind)
 
     def trials(
         self, workload: str, hardware: str, version: str, space: int | None = None
@@ -306,8 +308,8 @@ def _is_file(entry: os.DirEntry[str]) -> bool:
 class _OwnWriter(Writer):
     """A writer whose file its log does not read back."""
 
-    def __init__(self, directory: Path, run: Run, own: set[Path]) -> None:
-        super().__init__(directory, run)
+    def __init__(self, directory: Path, run: Run, own: set[Path], behind: str) -> None:
+        super().__init__(directory, run, behind)
         self._files = own
 
     def __enter__(self) -> Writer:

@@ -15,6 +15,8 @@ from autosched.errors import RecordError
 from autosched.records.line import best_line, head_of, program_line, run_line, trial_line
 from autosched.records.record import BestRecord, ProgramRecord, Record, Run
 
+MOST = 9_999  # of the numbers that tell runs of one second and process apart
+
 
 def host_name() -> str:
     """The machine's name as it may stand in a file's name."""
@@ -49,6 +51,14 @@ def _unlock(fd: int) -> None:
         return
 
 
+def _later(now: str, behind: str) -> tuple[str, int]:
+    """Time and number of an id that is later than a run which is known, as far as the digits of an id can say so."""
+    stamp, _, number = behind.partition("-")
+    if stamp < now or not number or int(number) >= MOST:
+        return now, 0
+    return stamp, int(number) + 1
+
+
 class Writer:
     """Appends lines to a file of its own.
 
@@ -58,11 +68,14 @@ class Writer:
     Args:
         directory: where the file is made.
         run: what holds for all lines; its id and host are filled in.
+        behind: when runs began that this one knows of and is later than, whatever the clocks of two machines say; as ``began``
+            of their records, empty for none.
     """
 
-    def __init__(self, directory: Path, run: Run) -> None:
+    def __init__(self, directory: Path, run: Run, behind: str = "") -> None:
         self.directory = directory
         self.run = run
+        self.behind = behind
         self.head = ""
         self._fd = -1
         self._end = 0
@@ -73,10 +86,11 @@ class Writer:
         return self.directory / f"{self.run.run}.jsonl"
 
     def __enter__(self) -> Writer:
-        stamp, host = time.strftime("%Y%m%dT%H%M%S", time.gmtime()), host_name()
+        host = host_name()
+        stamp, first = _later(time.strftime("%Y%m%dT%H%M%S", time.gmtime()), self.behind)
         try:
             self.directory.mkdir(parents=True, exist_ok=True)
-            for n in range(10_000):
+            for n in range(first, MOST + 1):
                 self.run = replace(self.run, run=f"{stamp}-{host}-{os.getpid()}-{n}", host=host)
                 try:
                     # What appends is never in the way of what another writer of the same name did on a drive that both share.

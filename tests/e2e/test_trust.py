@@ -273,6 +273,9 @@ def test_a_schedule_that_was_withdrawn_is_offered_when_a_run_finds_it_good(
     for of, offered in ((older, True), (small.of, False)):
         log = log_of(tmp_path / of.version, small, replace(small, of=of, verified=False, reason="simulation: a fault"))
         assert command("apply", SMALL, "--log", log)[0] == (Exit.OK if offered else Exit.NO_SCHEDULE)
+        if not offered:
+            said = f"nothing that holds is logged for {SMALL} on vta-de10; run: autosched tune {SMALL} --log"
+            assert said in command("best", "--log", log)[2]
         words = ("tune", SMALL, "--trials", "4", "--jobs", "1", "--cold", "--sampler", "random", "--quiet", "--log", log)
         assert command(*words)[0] == Exit.OK
         for known in (log, tmp_path / f"compact-{of.version}"):

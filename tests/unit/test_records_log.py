@@ -249,6 +249,20 @@ def test_a_run_has_found_what_others_have_found_as_well(tmp_path: Path) -> None:
         (1, TRIAL.cycles, False), (1, slower.cycles, False)]
 
 
+@pytest.mark.parametrize(("began", "heard"), [
+    ("20991231T000000-host-1-0", True), ("20991231T000000-host-1-9998", True), ("20991231T000000-host-1-9999", False),
+    ("odd", True), ("20200101T000000-host-1-9999", True),
+])
+def test_a_clock_that_is_slow_makes_no_run_earlier_than_what_it_has_read(began: str, heard: bool, tmp_path: Path) -> None:
+    withdrawn = replace(BEST, verified=False, reason="mismatch", of=replace(RUN, run=began))
+    (tmp_path / "other.jsonl").write_text(run_line(withdrawn.of) + best_line(withdrawn, HEAD))
+    write(tmp_path, replace(BEST, verified=True))
+    assert [b.verified for b in Log.open(tmp_path).bests(W, H)] == [True] * heard
+    # What holds for one program says nothing of the runs of others.
+    other = write(tmp_path, run=replace(RUN, workload="e" * 64))
+    assert not other.name.startswith("2099")
+
+
 def test_what_bears_one_id_is_a_run_for_each_task(tmp_path: Path) -> None:
     path = write(tmp_path, BEST)
     other = replace(BEST, cycles=BEST.cycles + 9, of=replace(RUN, workload="e" * 64, name="a layer", run=path.stem))
