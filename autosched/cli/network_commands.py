@@ -14,11 +14,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from autosched.arguments import decimal
+from autosched.cli.commands import tune_hint
 from autosched.cli.exit_codes import Exit
 from autosched.cli.options import Parser, add_format, add_log, add_target, file, parse_pairs, seed
 from autosched.cli.outputs import require_outputs
 from autosched.cli.tables import number, percent, print_json, print_table
 from autosched.errors import ProgramError, UnknownNameError, shortened
+from sim.markup import plain
 
 if TYPE_CHECKING:
     from autosched.networks import CompiledNetwork, Network
@@ -42,7 +44,7 @@ def _run_options(p: Parser) -> None:
     add_log(p)
     add_network(p)
     add_format(p)
-    p.set_defaults(run=run)
+    p.set_defaults(run=run, target=None)  # a compiled network has its own
 
 
 def _quantize_options(p: Parser) -> None:
@@ -156,7 +158,8 @@ def run(args: argparse.Namespace) -> Exit:
         print_summary(summary, ready.target.name)
         _print_host(ran.host)
         if ready.untuned:
-            print(f"not tuned: {len(ready.untuned)} layers run by the first draft of their space; autosched tune {args.network}")
+            hint = tune_hint(args, args.network) if isinstance(network, Network) else "tune the ONNX file and save it anew"
+            print(plain(f"not tuned: {len(ready.untuned)} layers run by the first draft of their space; {hint}"))
         print(f"{count} image(s) in {seconds:.1f} CPU s of simulation")
         if accuracy is not None:
             print(f"accuracy {percent(accuracy)}")
@@ -183,8 +186,12 @@ def _network(args: argparse.Namespace) -> Network | CompiledNetwork:
     if args.check:
         raise ProgramError(f"--check needs the ONNX file; {args.network} is none")
     from autosched.networks import CompiledNetwork
+    from autosched.target import get_target
 
-    return CompiledNetwork.load(args.network)
+    ready = CompiledNetwork.load(args.network)
+    if args.target and get_target(args.target).key() != ready.target.key():
+        raise ProgramError(f"{args.network} is compiled for {ready.target}, and {args.target} is another machine")
+    return ready
 
 
 def _images(words: list[str], net: Taken, seed: int) -> tuple[dict[str, Any], Any]:

@@ -6,6 +6,7 @@ import json
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -124,6 +125,20 @@ def test_tune_run_export_and_sim(tmp_path: Path, autosched: Command, monkeypatch
     assert "match" in shown.stdout
     found = json.loads(autosched("sim", tmp_path / "p.json", "--format", "json").stdout)
     assert [(p["cycles"], p["outputs_match"]) for p in found] == [(run["cycles"], True)]
+
+
+def test_a_network_that_is_not_tuned_says_how(tmp_path: Path, autosched: Command, onnx_models: ModuleType) -> None:
+    b = onnx_models.Builder("qdq", np.random.default_rng(0), (1, 16, 4, 4))
+    net, saved, log = tmp_path / "a net.onnx", tmp_path / "net.zip", tmp_path / "log"
+    net.write_bytes(b.model(b.conv("x", 16, 1)).SerializeToString())
+    log.mkdir()
+    said = autosched("run", net, "--target", "vta-pynq", "--log", log, "--save", saved).stdout
+    assert f"; autosched tune '{net}' --target vta-pynq --log {log}\n" in said
+    # What is compiled is compiled for one machine, and not tuned any more.
+    for words in ((), ("--target", "vta-pynq")):
+        assert "; tune the ONNX file and save it anew\n" in autosched("run", saved, *words).stdout
+    said = autosched("run", saved, "--target", "vta-de10", code=2).stderr
+    assert said == f"autosched: {saved} is compiled for vta-pynq, and vta-de10 is another machine\n"
 
 
 def test_quantize(tmp_path: Path, autosched: Command) -> None:
