@@ -74,8 +74,15 @@ def _export_options(p: Parser) -> None:
 OPTIONS = {"best": _best_options, "show": _show_options, "apply": _apply_options, "export": _export_options}
 
 
-def logged_workload(name: str, target: Target, known: Known) -> Workload:
-    """What an argument names; for a network's layer, or where a file is gone, the program that the log keeps under its name."""
+def logged_workload(name: str, args: argparse.Namespace, target: Target, known: Known) -> Workload:
+    """What an argument names; for a network's layer, or where a file is gone, the program that the log keeps under its name.
+
+    Args:
+        name: the argument.
+        args: the command's, whose flags a hint repeats.
+        target: the machine.
+        known: the log.
+    """
     file, mark, _ = name.rpartition(".py:")
     if mark and not Path(f"{file}.py").expanduser().exists() and (stored := known.stored(name)) is not None:
         return stored
@@ -84,7 +91,7 @@ def logged_workload(name: str, target: Target, known: Known) -> Workload:
         layers = [n for n in logged if n.startswith(f"{Path(name.strip()).stem}.")]
         do = f"name one of its layers: {', '.join(layers)}"
         if not layers:
-            do = f"none of its layers is logged; run: autosched tune {name}"
+            do = f"none of its layers is logged; run: {tune_hint(args, name)}"
         raise ProgramError(f"{name!r} is a network, not one workload; {do}")
     try:
         return workload(name, target.config.batch, target.config.block_in)
@@ -102,7 +109,7 @@ def tasks_of(name: str, args: argparse.Namespace, target: Target, known: Known) 
 
     Args:
         name: the argument.
-        args: the command's, for ``--rounding`` and ``--shape`` where it has them.
+        args: the command's, for ``--rounding`` and ``--shape`` where it has them, and for hints.
         target: the machine.
         known: the log.
     """
@@ -110,14 +117,14 @@ def tasks_of(name: str, args: argparse.Namespace, target: Target, known: Known) 
         return [(t.workload, len(t.layers)) for t in load_network(name, args).tasks]
     if name in networks():
         return list(network(name, target.config.batch, target.config.block_in).tasks)
-    return [(logged_workload(name, target, known), 1)]
+    return [(logged_workload(name, args, target, known), 1)]
 
 
 def best_of(args: argparse.Namespace) -> tuple[Workload, Target, BestRecord, Kernel]:
     """What a command works on: the workload, the machine, and the best schedule that holds."""
     target = get_target(args.target)
     known = Known.open(target, args.log)
-    task = logged_workload(args.workload, target, known)
+    task = logged_workload(args.workload, args, target, known)
     try:
         return task, target, *best_or_fail(task, target, known)
     except NoScheduleError as error:

@@ -134,6 +134,8 @@ def test_a_network_that_is_not_tuned_says_how(tmp_path: Path, autosched: Command
     log.mkdir()
     said = autosched("run", net, "--target", "vta-pynq", "--log", log, "--save", saved).stdout
     assert f"; autosched tune '{net}' --target vta-pynq --log {log}\n" in said
+    said = autosched("show", net, "--target", "vta-pynq", "--log", log, code=2).stderr
+    assert said.endswith(f"none of its layers is logged; run: autosched tune '{net}' --target vta-pynq --log {log}\n")
     # What is compiled is compiled for one machine, and not tuned any more.
     for words in ((), ("--target", "vta-pynq")):
         assert "; tune the ONNX file and save it anew\n" in autosched("run", saved, *words).stdout
