@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import csv
 import io
+import shlex
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -65,9 +66,10 @@ def export(args: argparse.Namespace) -> int:
         raise ProgramError(f"{path}: expected a name that ends with .csv, {', '.join(SUFFIXES)}")
     targets = [get_target(name) for name in TARGETS] if only is None else [only]
     done = export(log, path, targets, args.top, None if only is None else only.key())
-    print_table([("study", False), ("trials", True)], [[name, number(n)] for name, n in done])
+    print_table([("study", False), ("trials", True), ("decisions", False)],
+                [[name, number(n), why or "named"] for name, n, why in done])
     where = f"sqlite:///{path}" if path.suffix != SUFFIXES[0] else str(path)
-    tell(f"\n{path}: open it with: optuna-dashboard {where}")
+    tell(f"\n{path}: open it with: optuna-dashboard {shlex.quote(where)}")
     return Exit.OK
 
 

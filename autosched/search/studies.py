@@ -26,7 +26,7 @@ Task = tuple[str, str, str, int]  # workload, hardware, version of lowering and 
 
 def export(
     log: Log, path: Path, targets: list[Target], most: int | None = None, only: str | None = None
-) -> list[tuple[str, int]]:
+) -> list[tuple[str, int, str]]:
     """Writes a study per workload, target and version into a file that Optuna opens: its journal, or an SQLite database.
 
     Decisions stand under their names where the space of this version gave the points; of older ones only the cycles are known.
@@ -40,7 +40,7 @@ def export(
         only: key of the machine whose trials are written; None for all machines.
 
     Returns:
-        Names of the studies and their numbers of trials.
+        Names of the studies, their numbers of trials, and why decisions have no names in them, or empty.
 
     Raises:
         RecordError: the file exists, or cannot be written.
@@ -57,18 +57,18 @@ def export(
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     try:
         storage = _storage(unfinished, path.suffix == JOURNAL)
-        done: list[tuple[str, int]] = []
+        done: list[tuple[str, int, str]] = []
         for task, found in by_task.items():
             trials = sorted(found.values(), key=lambda t: (t.cycles is None, t.cycles or 0, t.trial))[:most]
-            name = _name(task, trials[0], {n for n, _ in done})
+            name = _name(task, trials[0], {n for n, *_ in done})
             study = optuna.create_study(storage=storage, study_name=name, direction="minimize")
-            names = _names(known, task, trials[0], targets)
+            names, why = _names(known, task, trials[0], targets)
             first = trials[0].of
             for key, value in {"workload": first.name, "target": first.target, "machine bound": first.machine_bound,
                                "version": task[2], "space": task[3]}.items():
                 study.set_user_attr(key, value)
             study.add_trials(list(_trials(sorted(trials, key=lambda t: (t.run, t.trial)), names)))
-            done.append((name, len(trials)))
+            done.append((name, len(trials), why))
         if isinstance(storage, RDBStorage):
             storage.remove_session()
             connection = storage.engine.raw_connection()
@@ -97,16 +97,18 @@ def _name(task: Task, first: TrialRecord, taken: set[str]) -> str:
     return name if name not in taken else f"{name}, version {task[2]}, space {task[3]}, {task[0][:8]}"
 
 
-def _names(known: Known, task: Task, first: TrialRecord, targets: list[Target]) -> tuple[str, ...]:
-    """What the columns of the points are called; nothing where this version cannot tell."""
+def _names(known: Known, task: Task, first: TrialRecord, targets: list[Target]) -> tuple[tuple[str, ...], str]:
+    """What the columns of the points are called, and why that is not known where this version cannot tell."""
     target = next((t for t in targets if t.key() == task[1]), None)
-    if target is None or task[3] != VERSION:
-        return ()
+    if target is None:
+        return (), f"another machine than {first.target} is here; name its file with --target"
+    if task[3] != VERSION:
+        return (), f"points of version {task[3]} of the space; this one is {VERSION}"
     workload = known.workload(first.name, task[0], target)
     try:
-        return () if workload is None else Space(workload.func, target).names
-    except AutoschedError:
-        return ()
+        return ((), "the program is not in the log") if workload is None else (Space(workload.func, target).names, "")
+    except AutoschedError as error:
+        return (), str(error)
 
 
 def _trials(trials: list[TrialRecord], names: tuple[str, ...]) -> Iterator[FrozenTrial]:

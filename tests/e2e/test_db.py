@@ -279,12 +279,13 @@ def test_what_is_held(log: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert code == Exit.BAD_INPUT and f"did you mean '{NAME}'?" in err
 
 
-@pytest.mark.parametrize("name", ["o.db", "o.journal"])
+@pytest.mark.parametrize("name", ["o.db", "o.journal", "a log.journal"])
 def test_trials_as_studies_that_optuna_opens(name: str, log: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     optuna = pytest.importorskip("optuna")
     path = tmp_path / name
     code, out, _ = said(capsys, "export", "--log", log, "-o", path)
-    assert code == Exit.OK and "optuna-dashboard" in out and [p.name for p in tmp_path.iterdir()] == [name]
+    shown = f"'{path}'" if " " in name else f"{'sqlite:///' * (name == 'o.db')}{path}"
+    assert code == Exit.OK and f"optuna-dashboard {shown}\n" in out and [p.name for p in tmp_path.iterdir()] == [name]
     if name == "o.db":
         storage = f"sqlite:///{path}"
     else:
@@ -299,6 +300,17 @@ def test_trials_as_studies_that_optuna_opens(name: str, log: Path, tmp_path: Pat
         assert shown.params and all(t.point[names.index(k)] == v for k, v in shown.params.items())
     code, _, err = said(capsys, "export", "--log", log, "-o", path)
     assert code == Exit.BAD_INPUT and "exists already" in err
+
+
+@pytest.mark.usefixtures("brief")
+def test_a_study_says_why_its_decisions_have_no_names(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("optuna")
+    (tmp_path / "mine.json").write_text('{"read_delay": 17}')
+    tune(NAME, tmp_path / "mine.json", trials=2, jobs=1, log=tmp_path / "log", sampler="random")
+    for words, said_so in (((), "another machine than mine is here; name its file with --target"),
+                           (("--target", tmp_path / "mine.json"), "named")):
+        code, out, _ = said(capsys, "export", "--log", tmp_path / "log", "-o", tmp_path / f"{len(words)}.journal", *words)
+        assert code == Exit.OK and out.splitlines()[1].rstrip().split(None, 4) == [NAME, "on", "mine", "2", said_so]
 
 
 @pytest.mark.parametrize("text", [b"", b"# a remark\n", b"{\nnot json\n", bytes(range(256)) * 64, b"[1, 2]\n{}\n"])
