@@ -181,6 +181,11 @@ def _layer(task: Task, limit: int, unicode: bool, current: bool) -> list[tuple[i
             (4, task.report.stop if task.report else "running" if current else "paused"), (6, chart)]
 
 
+def drawable() -> bool:
+    """Whether standard error is a terminal on which a panel can be drawn anew; a dumb one would show none of it."""
+    return sys.stderr.isatty() and Screen(stderr=True).is_interactive
+
+
 class Panel:
     """Shows the progress on standard error; it disappears when the run ends.
 

@@ -9,7 +9,7 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 from autosched.cli.exit_codes import Exit
-from autosched.cli.live import Lines, Panel
+from autosched.cli.live import Lines, Panel, drawable
 from autosched.cli.network_commands import add_network, is_network, network_file, print_summary, summary_json
 from autosched.cli.network_commands import load as load_network
 from autosched.cli.options import Parser, add_fix, add_log, add_target, decisions, fraction, named, positive, seconds, seed
@@ -97,7 +97,7 @@ def _listening(args: argparse.Namespace) -> AbstractContextManager[Listener | No
     if args.quiet:
         return nullcontext(None)
     also = _stream if args.format == "json" else None
-    return Panel(_rules(args), also) if sys.stderr.isatty() else nullcontext(Lines(also))
+    return Panel(_rules(args), also) if drawable() else nullcontext(Lines(also))
 
 
 def _stream(event: Event) -> None:

@@ -258,3 +258,19 @@ def test_a_terminal_without_unicode_gets_no_bars(tmp_path: Path) -> None:
                          "best 100 cycles  gap 25.00 %  50.00 % of peak  bound 80", "█▅▁", "tile"]
     assert [line for line in with_bars if not set(line) & set(BARS)] == without
     assert list(lines(progress, 30, 2.0))[:3] == ["w  on m  3/3 trials", "2.0 s  0 s left", "best 100 cycles  gap 25.00 %"]
+
+
+@pytest.mark.parametrize(("term", "drawn"), [("xterm", True), ("dumb", False)])
+def test_a_terminal_that_draws_nothing_anew_gets_lines(term: str, drawn: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    from autosched.cli.commands import build_parser
+    from autosched.cli.live import Panel
+    from autosched.cli.tune_command import _listening
+
+    master, slave = pty.openpty()
+    monkeypatch.setenv("TERM", term)
+    for name in ("TTY_COMPATIBLE", "TTY_INTERACTIVE", "FORCE_COLOR"):
+        monkeypatch.delenv(name, raising=False)
+    with os.fdopen(master, "rb"), os.fdopen(slave, "w") as terminal:
+        monkeypatch.setattr("sys.stderr", terminal)
+        words = ["tune", SMALL]
+        assert isinstance(_listening(build_parser(words).parse_args(words)), Panel) == drawn
