@@ -82,7 +82,8 @@ def machines(first: Target, second: Target, tasks: Iterable[tuple[Workload, tupl
         tasks: workloads, with a trace each and its cycles on A.
 
     Returns:
-        The differences, what saves most first. A field that an instruction's program does not show is worth 0.
+        The differences, what saves most first. A field that an instruction's program does not show is worth 0; where there is no
+        workload, nothing is known to be.
     """
     known = list(tasks)
     total = sum(cycles for *_, cycles in known)
@@ -104,6 +105,8 @@ def machines(first: Target, second: Target, tasks: Iterable[tuple[Workload, tupl
 
 
 def _on(target: Target, name: str, values: tuple[Any, Any], tasks: list[tuple[Workload, Any, int]], total: int) -> Step:
+    if not tasks:
+        return Step(name, *values, None, None, (), "nothing is logged")
     cycles = 0
     for task, trace, _ in tasks:
         result = measure(Candidate(task, target, trace))

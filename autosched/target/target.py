@@ -7,6 +7,7 @@ import json
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 from autosched.errors import ProgramError, UnknownNameError
 from autosched.ir.scopes import ACC, INP, SRAM_SCOPES, WGT
@@ -171,9 +172,11 @@ def _no_file(path: Path) -> str:
 
 def _from_file(path: Path) -> Target:
     try:
-        data = json.loads(read_bytes(path, MAX_BYTES).decode("utf-8"))
+        data = json.loads(read_bytes(path, MAX_BYTES).decode("utf-8"), object_pairs_hook=_once)
     except OSError as error:
         raise ProgramError(f"target file {path}: {error.strerror or error}") from None
+    except ProgramError as error:
+        raise ProgramError(f"target file {path}: {error}") from None
     except RecursionError:
         raise ProgramError(f"target file {path}: not readable JSON: nested too deep") from None
     except ValueError as error:
@@ -191,6 +194,16 @@ def _from_file(path: Path) -> Target:
     except (ProgramError, SimError) as error:
         raise ProgramError(f"target file {path}: {error}") from None
     return Target(name, config, semantics, "", f"a machine described by {path.name}; timing by the RTL's rules")
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """The object of these members; a machine has each of its fields once."""
+    found: dict[str, Any] = {}
+    for key, value in pairs:
+        if key in found:
+            raise ProgramError(f"config: {key}: given twice")
+        found[key] = value
+    return found
 
 
 def check_machine(config: VTAConfig, semantics: str) -> None:

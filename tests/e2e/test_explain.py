@@ -212,6 +212,9 @@ def test_machines_are_compared_field_by_field(log: Path, tmp_path: Path) -> None
         wanted += measure(Candidate(workload(name), slow, record.trace)).cycles or 0
     assert found["read_delay"]["cycles"] == wanted
     assert "no field differs" in ran("compare", "vta-de10", "vta-de10", "--log", log)[1]
+    # Nothing is known to be worth nothing where no schedule is logged.
+    found = json.loads(ran("compare", "vta-pynq", "vta-de10", "--log", log, "--format", "json")[1])
+    assert found["workloads"] == [] and [(s["cycles"], s["why"]) for s in found["fields"]] == [(None, "nothing is logged")]
     code, _, err = ran("compare", "vta-de10", WORKLOADS[0], "--log", log)
     assert code == Exit.BAD_INPUT and "vta-de10 is a target, the other one is none" in err
 

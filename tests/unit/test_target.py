@@ -60,6 +60,7 @@ def test_key_is_the_machine_and_its_semantics(tmp_path: Path) -> None:
     ('{"semantics": "rtl"}', "'rtl' is none of chisel, fsim, portable"),
     ('{"LOG_BLOK": 4}', "did you mean 'LOG_BLOCK'"),
     ('{"LOG_BATCH": 1}', "batch 2"),
+    ('{"read_delay": 17, "read_delay": 18}', "bad.json: config: read_delay: given twice"),
     ('{"bus_bytes": 12}', "not a power of two"),
     ('{"name": 5}', "name must be a string that says something, not 5"),
     ('{"name": ""}', "name must be a string that says something, not ''"),
