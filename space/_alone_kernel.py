@@ -24,7 +24,6 @@ def alone(
     parts, axes = extents.shape[0], extents.shape[1]
     operands, ndims = fill.shape[1], dims.shape[1]
     comp = load = 0.0
-    waited = True  # whether a product waits for the last load
     for p in range(parts):
         if not on[p, r]:
             continue
@@ -42,18 +41,13 @@ def alone(
         products = work[PRODUCTS, p, r] * visits * whole
         if drops[r]:
             for d in range(ndims):
-                first, end, steps, last, step = 0, 1, 1, 0, 0
+                first, end, steps = 0, 1, 1
                 for a in range(axes):
                     if position[a, r] == dims[r, d, 0]:
                         first = lows[p, a, r]
                         end = first + extents[p, a, r]
-                        last = end - (extents[p, a, r] - (outers[p, a, r] - 1) * tiles[p, a, r])
                     elif position[a, r] == dims[r, d, 1]:
                         steps = extents[p, a, r]
-                        step = (outers[p, a, r] - 1) * tiles[p, a, r]
-                # The last visit may have no product, and then nobody waits for what is loaded behind the last that has one.
-                ends = counts[d, end, steps] - counts[d, last, steps] - counts[d, end, step] + counts[d, last, step]
-                waited = ends > 0 and (d == 0 or waited)
                 products *= (counts[d, end, steps] - counts[d, first, steps]) / ((end - first) * steps)
         else:
             products += visits * (issue * work[PIECES, p, r] + work[RELOAD, p, r])
@@ -67,4 +61,4 @@ def alone(
                 if position[a, r] < fill[DEPTH, k, p, r]:
                     fills *= outers[p, a, r]
             load += fills * (fill[BEATS, k, p, r] + (latency + fetch) * fill[TRANSFERS, k, p, r])
-    return max(comp, load) if waited else comp
+    return max(comp, load)

@@ -28,6 +28,7 @@ from space.play import (
     INIT,
     KNOWN,
     LATE,
+    LEAD,
     LEFT,
     MIDDLE,
     MOST,
@@ -43,6 +44,7 @@ from space.play import (
     STAGE,
     STORE,
     STORES,
+    TRAIL,
     TRANSFERS,
     UOPS,
     WITHIN,
@@ -154,10 +156,11 @@ def play(
             of its own, 2 where it touches that of the fill before, ``AFTER`` 1 where no product and no initial value reads it,
             ``WITHIN`` the place of the loop inside of a load whose iterations read a share of a fill each, ``SHARES`` how many
             there are, 1 where it is read as a whole, ``LEFT`` the cycles of a tile's stages behind the last that reads it.
-        work: of a part, float64, shape (18, parts, n); ``FIRST`` the cycles of a first slice's stages before one writes where
+        work: of a part, float64, shape (20, parts, n); ``FIRST`` the cycles of a first slice's stages before one writes where
             the tile is stored, -1 where initial values do or products; ``FIXED`` those of a slice's stages whatever its size;
             ``SLICED`` the place of the loop over tiles of the axis that slices follow each other along, or -1; ``RESET`` 1 where
-            products wait for the store before, and initial values do not.
+            products wait for the store before, and initial values do not; ``LEAD`` and ``TRAIL`` the shares of the products'
+            cycles in front of what waits for the loads, an instruction, and behind the last of two that read what they bring.
         tails: of the last tile along an axis, where that is smaller than the others, how much of a fill of an operand it brings,
             and the least transfers of it; shape (2, operands, axes, parts, n), empty where all tiles of all points are alike.
         apart: whether there is room beside what the part before used last, for all copies of a part's buffers (2), the first
@@ -234,6 +237,7 @@ def play(
         last = begin  # the end of the last product
         done = begin  # the end of the last stage
         store = begin
+        arrived = begin  # the end of the last fill: the program waits for it, even where padding leaves no product that reads it
         told = begin  # when the stores so far have been fetched
         banks_acc = acc_banks[r] + 1
         first_part = True
@@ -403,7 +407,7 @@ def play(
                         share_of[k] = whole_fill / shares[k]
                     under_way[fills, 1], under_way[fills, 2] = load, beats / transfers + latency
                     fills += 1
-                    ready[k] = load
+                    ready[k] = arrived = load
                     filled[k] = 1
                     slot[k] = own + 1 if own + 1 < banks[k] else 0
                 if new_tile:
@@ -466,11 +470,16 @@ def play(
                     for i in range(n_shared):
                         k = shared[i]
                         early[k] = share_of[k] * (shares[k] - 1 - counter[within[k]])
+                    reading, pieces, behind_reads = products, w[PIECES], 0.0
+                    if w[LEAD] > 0:
+                        lead = w[LEAD] * products
+                        comp += lead + issue
+                        reading, pieces, behind_reads = products - lead, pieces - 1, w[TRAIL] * products + issue * (pieces - 2)
                     for i in range(n_awaited):
                         comp = max(comp, ready[awaited[i]] - early[awaited[i]])
-                    comp += products + issue * w[PIECES] + w[RELOAD]
+                    comp += reading + issue * pieces + w[RELOAD]
                     load += fetch * w[PIECES]
-                    last = comp
+                    last = comp - behind_reads
                 for i in range(n_shared):
                     if counter[within[shared[i]]] == 0:
                         freed[shared[i]] = comp
@@ -531,4 +540,4 @@ def play(
                         load, last, store = max(load, comp), comp, comp + w[STORE]
                     break
             first_part = False
-        out[r] = max(store, comp)
+        out[r] = max(store, comp, arrived)

@@ -33,6 +33,7 @@ from space.play import (
     INIT,
     KNOWN,
     LATE,
+    LEAD,
     LEFT,
     ONCE,
     OUT,
@@ -46,6 +47,7 @@ from space.play import (
     STAGE,
     STORE,
     STORES,
+    TRAIL,
     TRANSFERS,
     UOPS,
     WITHIN,
@@ -122,14 +124,18 @@ def terms_of(model: Model, plan: Plan, part: Part) -> Terms:
         # What is widened is reset first.
         work = work * model.nest.step + 2.0 * model.widened(part)
     pieces = np.ones(shape)
-    if model.target.semantics == "portable":
-        # Products close together must not add to one accumulator: where a tile has too few, each is an instruction.
+    if model.target.semantics == "portable" or not model.nest.tensorized:
+        # Products close together must not add to one accumulator, nor operations of the ALU anywhere: where a tile has too few,
+        # each is an instruction.
         sums = times(part.tiles[..., model.n_spatial :]).astype(np.float64)
         few = _few(part, model.n_spatial)
         pieces = np.where(few > 0, few * sums + (1 - few), pieces)
     if model.nest.guarded:
         # What a border cuts differently is an instruction of its own: here every step of the window.
         pieces = times(part.tiles[..., model.n_spatial :]).astype(np.float64)
+    if model.nest.wides:
+        # Behind a reset and a product, which widen what it reads.
+        pieces = pieces + 2
     if model.nest.halos:
         # What stages read at several places is made for every tile, as a product is.
         work = work + np.where(part.on, (model.halo_cycles(part) - model.halo_tail(part)) * times(part.outer), 0)
@@ -202,7 +208,7 @@ def draft(model: Model, plan: Plan, enough: Floats | None = None) -> Floats:
 
     n, operands, every = len(plan), len(model.nest.operands), plan.stack
     fill = np.zeros((10, operands, len(plan.parts), n))
-    work = np.zeros((18, len(plan.parts), n))
+    work = np.zeros((20, len(plan.parts), n))
     padding = model.padding
     widths = np.zeros((6, len(padding.dims), len(plan.parts), n))
     terms = _corrected(model, plan, terms_of(model, plan, every))
@@ -371,6 +377,10 @@ def _work(model: Model, plan: Plan, terms: Terms, fill: Floats, work: Floats) ->
     work[PIECES] = terms.pieces
     work[INIT] = model.init_elements(plan, part) * terms.init + ISSUE if model.nest.anchor else 0.0
     work[AROUND], work[OUT] = part.init, part.out
+    if model.nest.wides:
+        # Of what counts as products the reset of what is widened, and what is done behind the last that reads what is loaded.
+        work[LEAD] = model.widened(part) / np.maximum(terms.products, 1)
+        work[TRAIL] = np.maximum(1 - 2 * work[LEAD], 0)
     # Only what computes writes what is stored from: a reset and a load need not wait for the store before.
     work[RESET] = model.nest.init_ops == (0, 0) and model.target.semantics == "chisel"
     work[FIXED] = ISSUE * terms.operations
