@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from autosched.lower.compute import HAZARD_DISTANCE
 from sim._kernels import lean, refresh
 from space import _length_kernel, _loads_kernel
 from space._length_kernel import two_longest
@@ -108,9 +109,9 @@ def stores(tiles: Any, extents: Any, slices: Any, thick: Any, sliced: bool, spat
 @lean
 def uops(
     extents: Any, tiles: Any, outer: Any, lows: Any, position: Any, depth: Any, init: Any, attach: Any, keep: Any,
-    banks: Any, acc_banks: Any, drops: Any, uses: Any, tied: Any, borders: Any, taps: Any, sizes: Any, whole: Any,
-    spatial: int, apart: bool, joined: bool, capacity: int, listed: int, worth: float, moved: Any, inner: Any, terms: Any,
-    found: Any,
+    banks: Any, acc_banks: Any, drops: Any, uses: Any, tied: Any, borders: Any, taps: Any, sizes: Any, useful: Any,
+    whole: Any, spatial: int, apart: bool, joined: bool, capacity: int, listed: int, worth: float, moved: Any, inner: Any,
+    terms: Any, found: Any,
 ) -> None:
     """Micro-ops that every part loads, and the sets of taps that are an instruction each.
 
@@ -137,6 +138,7 @@ def uops(
         borders: up to two spatial axes that borders cut, shape (borders,).
         taps: of each, the reduction axis along it, shape (borders,).
         sizes: of how many lengths a border leaves its loop, on average over all visits, shape (borders, parts, n).
+        useful: the share of products that the padding along it does not make zero, shape (borders, parts, n).
         whole: extents of all axes, shape (axes,).
         spatial: how many axes the output has; they come first.
         apart: whether micro-ops on one accumulator must be apart.
@@ -147,7 +149,8 @@ def uops(
         moved: room for a flag of every axis, shape (axes,).
         inner: room for a figure of every axis, shape (2, axes).
         terms: room, per border: the share of tiles that it cuts, how many kinds of such tiles there are and of others, the share
-            of taps that it cuts in such a tile, and of how many lengths on average; shape (borders, 5).
+            of taps that it cuts in such a tile, of how many lengths on average, and the share of products that such a tile has;
+            shape (borders, 6).
         found: the result, shape (2, parts, n).
     """
     parts, axes, n = extents.shape[0], extents.shape[1], extents.shape[2]
@@ -203,6 +206,7 @@ def uops(
                 # Of the taps along an axis all but one meet a border, half of them each of the two.
                 terms[b, 3] = ends / 2 * (1 - 1 / whole[taps[b]]) / max(tiles_cut, 1)
                 terms[b, 4] = 1 + (sizes[b, p, r] - 1) / share if tiles_cut > 0 else 1.0
+                terms[b, 5] = max(1 - (1 - useful[b, p, r]) / share, 0.0) if tiles_cut > 0 else 1.0
             # Lowering has this much room for every kind of tile, and where loads stand between taps, for every tap.
             room = listed
             for b in range(n_borders):
@@ -228,6 +232,9 @@ def uops(
                     cost = all_lists + worth * share * visits * several
                     if way == 0 or (cost < least and long * min(combinations, max(visits, 1)) <= room):
                         least, chosen, own = cost, long, several
+                if apart:
+                    single = close(inner, axes, spatial, borders, taps, tile, terms)
+                    own, chosen = max(own, single), max(chosen, single)
                 each += chosen * share
                 every += chosen * count
                 pieces += own * share
@@ -281,6 +288,37 @@ def lists(
                 loops = max(loops, inner[0, y] * inner[0, x] * rest)
         found += work / loops * share
     return found
+
+
+@lean
+def close(inner: Any, axes: int, spatial: int, borders: Any, taps: Any, tile: int, terms: Any) -> float:
+    """Instructions of a visit whose products are one each, since they follow each other on one accumulator; 0 if they need not.
+
+    A loop that a border cuts may be as short as a single iteration, so only the others keep accumulators apart. Of it and of its
+    taps the longer loop is the instruction's, and the other one unrolls.
+
+    Args:
+        inner: iterations of every axis in the first row, shape (2, axes).
+        axes: how many there are.
+        spatial: how many axes the output has; they come first.
+        borders: axes that borders cut.
+        taps: of each, the reduction axis along it.
+        tile: a bit for each of them that cuts this tile.
+        terms: as ``uops`` fills them.
+    """
+    placed = sums = 1
+    for a in range(axes):
+        if a < spatial:
+            placed *= inner[0, a]
+        else:
+            sums *= inner[0, a]
+    found = float(sums)
+    for b in range(borders.shape[0]):
+        if tile >> b & 1:
+            own = inner[0, borders[b]]
+            placed //= own
+            found *= terms[b, 5] * (own if own < inner[0, taps[b]] else 1)
+    return found if sums > 1 and placed <= HAZARD_DISTANCE else 0.0
 
 
 @lean

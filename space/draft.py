@@ -456,16 +456,17 @@ def uops(model: Model, plan: Plan, part: Part) -> tuple[Floats, Floats]:
     # What a stride leaves out between two results of a row is not what lies between two rows.
     joined = all(padding.dims[d].coeffs[a] == 1 for d, a in zip(cut.tolist(), borders.tolist()))
     found: Floats = np.zeros((2, *np.atleast_2d(part.on).shape))
-    sizes: Floats = np.ones((len(cut), *found.shape[1:]))
+    sizes, useful = np.ones((2, len(cut), *found.shape[1:]))
     if len(cut) and plan.drops.any():
         sizes = padding.kinds(part, model.ranges(plan, part, depth)).reshape(len(padding.dims), *found.shape[1:])[cut]
+        useful = padding.shares(part).reshape(len(padding.dims), *found.shape[1:])[cut]
     _draft_kernel.uops(
         *turned(plan, part), stacked(columns(part.lows)), columns(plan.position), depth, np.array(np.atleast_2d(part.init)),
         attach, np.array([plan.keep[k] for k in read], dtype=np.bool_).reshape(attach.shape),
         np.array([plan.banks[k] for k in read], dtype=np.int64).reshape(attach.shape), np.array(plan.acc_banks),
         np.array(plan.drops), model.uses[read], tied, np.ascontiguousarray(borders), np.ascontiguousarray(taps),
-        sizes, model.extents, model.n_spatial, model.target.semantics == "portable", joined, config.uop_capacity,
+        sizes, useful, model.extents, model.n_spatial, model.target.semantics == "portable", joined, config.uop_capacity,
         config.uop_capacity // LISTED_SHARE, PIPELINE_CYCLES * config.bus_bytes / config.uop_elem_bytes,
-        np.zeros(axes, dtype=np.bool_), np.zeros((2, axes), dtype=np.int64), np.zeros((len(cut), 5)), found,
+        np.zeros(axes, dtype=np.bool_), np.zeros((2, axes), dtype=np.int64), np.zeros((len(cut), 6)), found,
     )
     return (found[0], found[1]) if part.on.ndim > 1 else (found[0, 0], found[1, 0])

@@ -88,8 +88,12 @@ class Padding:
 
     def share(self, part: Part) -> npt.NDArray[np.float64]:
         """Share of a part's products that no padding makes zero, shape (n,)."""
-        share = np.ones(part.on.shape)
-        for dim in self.dims:
+        return np.asarray(self.shares(part).prod(axis=0))
+
+    def shares(self, part: Part) -> npt.NDArray[np.float64]:
+        """Along every dimension, the share of a part's products that its padding does not make zero, shape (dims, n)."""
+        found = np.ones((len(self.dims), *part.on.shape))
+        for own, dim in zip(found, self.dims):
             # Every reduction axis is whole in every part; the spatial ones, rows and phases of them, may be cut.
             table = self._share_table(dim)
             space = self._inward(dim)[: table.ndim]
@@ -97,11 +101,11 @@ class Padding:
             total, size = np.zeros(part.on.shape), np.ones(part.on.shape)
             for corner in product((0, 1), repeat=len(space)):
                 sign = -1 if (len(space) - sum(corner)) % 2 else 1
-                total += sign * table[tuple(own[at] for own, at in zip(ends, corner))]
+                total += sign * table[tuple(end[at] for end, at in zip(ends, corner))]
             for low, high in ends:
                 size *= np.maximum(high - low, 1)
-            share = share * total / size
-        return share
+            own[...] = total / size
+        return found
 
     def _share_table(self, dim: PaddedDim) -> npt.NDArray[np.float64]:
         """Running sums over the spatial axes, a dimension each, of the share of reduction steps that read inside."""

@@ -381,8 +381,11 @@ def test_taps_that_are_instructions_anyway_are_not_counted_twice() -> None:
     model = space.sketches[0].model
     point = space.point(tile_co=1, tile_y=1, tile_x=2, drop_zeros=1)[None]
     plan = model.plan(point[:, space._places[0]])
-    terms = drafted(model, plan, plan.body)
-    assert terms.pieces[0] == 2 * 3 * 3, "each product of a tile of two"
+    terms, visits = drafted(model, plan, plan.body), model.trips(plan, plan.body, model.around_products(plan))[0]
+    table = lower_table(space.schedule(point[0]).func, space.target).table
+    made = ((table[:, isa.OPCODE] == isa.OP_GEMM) & (table[:, isa.RESET] == 0)).sum()
+    # Each product of a tile of two, and each of a result by itself where a border cuts a tile.
+    assert 2 * 3 * 3 < terms.pieces[0] < 2 * 2 * 3 * 3 and abs(visits * terms.pieces[0] / made - 1) < 0.05
 
 
 def drafted(model: Model, plan: Plan, part: Part) -> Terms:
@@ -522,6 +525,18 @@ def test_what_the_alu_reduces_takes_as_many_instructions_as_there_are(name: str)
     points = space.sample(np.random.default_rng(1), 1500)
     points = points[[any(model.nest.wides for model in space.sketches[s].models) for s in points[:, 0]]][:24]
     assert len(points) == 24 and np.mean(np.abs(off(space, name, points))) < 0.05
+
+
+@pytest.mark.parametrize(("sizes", "near"), [
+    ("h=15,w=9,ci=32,co=32,k=5,stride=2,pad=2", 0.09), ("h=9,w=9,ci=32,co=16,k=3,pad=1", 0.06),
+])
+def test_a_loop_that_a_border_cuts_keeps_no_accumulators_apart(sizes: str, near: float) -> None:
+    """It may be as short as one iteration: where there is little besides it every product is an instruction."""
+    name, target = f"conv2d:{sizes}", "vta-de10-portable"
+    space = Space(workload(name).func, target)
+    points = space.sample(np.random.default_rng(1), 160)
+    points = points[points[:, space.names.index("drop_zeros")] == 1][:16]
+    assert len(points) == 16 and np.mean(np.abs(off(space, name, points))) < near
 
 
 @pytest.mark.parametrize("name", [PADDED, "resnet18.max_pool", "mobilenet.d8"])
