@@ -585,4 +585,7 @@ def _least(model: Model, operand: int) -> int:
     """Elements of an operand that some product or stage uses: each must cross the bus once."""
     plan = model.neutral(1)
     plan.drops[:] = bool(model.padding.taps)
-    return int(np.asarray(model.least_elements(plan, operand))[0])
+    least = int(np.asarray(model.least_elements(plan, operand))[0])
+    own, padding = model.nest.operands[operand], model.padding
+    factor = operand != padding.operand and own.scope != ACC and own.readers == (model.nest.anchor,)
+    return padding.read(own, least) if padding.taps and factor else least

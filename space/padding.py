@@ -86,6 +86,27 @@ class Padding:
             every = every // places * int(np.count_nonzero(self._inside(dim).reshape(places, -1).any(axis=1)))
         return every
 
+    def read(self, operand: Operand, least: int) -> int:
+        """Of so many elements of an operand, all that products read, those in a product that no padding makes zero.
+
+        Of a tap that reads padding for every result nobody needs the weights.
+        """
+        tied = {a for dim in self.dims for a in dim.axes}
+        dims = [coeffs for coeffs, _ in operand.dims if any(c and a in tied for a, c in enumerate(coeffs))]
+        if not dims:
+            return least
+        axes = [a for a in range(len(self.extents)) if any(coeffs[a] for coeffs in dims)]
+        places = np.stack([indices(self.extents, coeffs, axes) for coeffs in dims], axis=-1)
+        useful = np.ones(places.shape[:-1], dtype=np.bool_)
+        for dim in self.dims:
+            inward = self._inward(dim)
+            found = self._inside(dim).any(axis=tuple(n for n, a in enumerate(inward) if a not in axes))
+            inward = [a for a in inward if a in axes]
+            order: Ints = np.argsort(inward)
+            useful &= found.transpose(order.tolist()).reshape([self.extents[a] if a in inward else 1 for a in axes])
+        every, read = (len(np.unique(x.reshape(-1, len(dims)), axis=0)) for x in (places, places[useful]))
+        return least * read // every
+
     def share(self, part: Part) -> npt.NDArray[np.float64]:
         """Share of a part's products that no padding makes zero, shape (n,)."""
         return np.asarray(self.shares(part).prod(axis=0))
