@@ -406,8 +406,9 @@ def _work(model: Model, plan: Plan, terms: Terms, fill: Floats, work: Floats) ->
     piece = model.config.uop_capacity / AHEAD_SHARE
     ring = terms.uops > model.config.uop_capacity
     later = np.where(ring, np.maximum(terms.uops / piece - 1, 0.0), 0.0)
-    work[UOPS] = np.where(ring, piece, terms.uops) / 2
-    work[RELOAD] = later * (piece / 2 + latency(model.config) + BEHIND) / np.maximum(times(part.outer), 1)
+    words = model.config.uop_elem_bytes / model.config.bus_bytes
+    work[UOPS] = np.where(ring, piece, terms.uops) * words
+    work[RELOAD] = later * (piece * words + latency(model.config) + BEHIND) / np.maximum(times(part.outer), 1)
     # A maximum can only bring in a value where something smaller is known to stand: a place's first tile finds anything.
     work[CLEAR] = model.init_elements(plan, part) if model.nest.clears else 0.0
 

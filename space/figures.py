@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -66,6 +67,23 @@ class Loads:
     elements: Ints
     transfers: Ints
     footprint: Ints
+
+    def words(self, source: Sequence[int], size: int, bus: int) -> Ints:
+        """Bus words of one fill: each element has some of its own, or those that follow each other in the tensor share them.
+
+        Args:
+            source: extents of the tensor's dimensions, without padding.
+            size: bytes of an element.
+            bus: bytes of a word.
+        """
+        if size >= bus:
+            return self.elements * -(-size // bus)
+        row: Ints = np.ones_like(self.elements)
+        dense = np.ones(row.shape, dtype=np.bool_)
+        for d in reversed(range(len(source))):
+            row = np.where(dense, row * self.region[..., d], row)
+            dense &= self.region[..., d] >= source[d]
+        return np.asarray(self.elements // np.maximum(row, 1) * -(-row * size // bus), dtype=np.int64)
 
     def of(self, operand: int, dims: int, part: int | None) -> Loads:
         """Those of one of all operands, by its number and its dimensions, in one of the parts or in all.

@@ -560,7 +560,7 @@ class Model:
     def transfer(self, plan: Plan, part: Part, operand: int) -> tuple[Ints, Ints]:
         """(beats, DMA instructions) of one fill, shape (n,) each."""
         load, op = self._load(plan, part, operand), self.nest.operands[operand]
-        return load.elements * -(-self.bytes_of[op.scope] // self.config.bus_bytes), load.transfers
+        return load.words(op.source, self.bytes_of[op.scope], self.config.bus_bytes), load.transfers
 
     def store_cycles(self, plan: Plan, part: Part) -> npt.NDArray[np.float64]:
         """Store cycles of a part; rows shorter than a burst pay for more bursts, and slices cut rows."""

@@ -20,7 +20,7 @@ from autosched.lower.program import lower_table
 from autosched.measure import Candidate, measure
 from autosched.target import get_target
 from autosched.workloads import workload
-from sim import isa
+from sim import isa, timing
 from space import Space, draft
 from space._play_kernel import behind
 from space.draft import ISSUE, Terms, terms_of, uops
@@ -537,6 +537,30 @@ def test_a_loop_that_a_border_cuts_keeps_no_accumulators_apart(sizes: str, near:
     points = space.sample(np.random.default_rng(1), 160)
     points = points[points[:, space.names.index("drop_zeros")] == 1][:16]
     assert len(points) == 16 and np.mean(np.abs(off(space, name, points))) < near
+
+
+@pytest.mark.parametrize("bus", [16, 32, 64])
+def test_elements_that_follow_each_other_share_the_words_of_a_wide_bus(bus: int, tmp_path: Path) -> None:
+    """As many words as the loads of the lowered program read, but for rows that begin within a word; on a bus as wide as an
+    element each has its own.
+    """
+    path, name = tmp_path / "wide.json", "avg_pool2d:h=8,w=8,c=64,k=2,stride=2"
+    path.write_text(json.dumps({"bus_bytes": bus}))
+    space = Space(workload(name).func, get_target(str(path)))
+    columns = [isa.MEM, isa.DRAM, isa.Y_SIZE, isa.X_SIZE, isa.X_STRIDE]
+    points, ratios = space.sample(np.random.default_rng(0), 200), []
+    for point in points:
+        sketch, plan = space.meaning(point[None])
+        if plan.stack.short.any() or len(ratios) == 12:
+            continue
+        (data,) = (k for k, operand in enumerate(sketch.model.nest.operands) if operand.name == "data")
+        table = lower_table(space.schedule(point).func, space.target).table
+        loads = table[(table[:, isa.OPCODE] == isa.OP_LOAD) & (table[:, isa.MEM] == isa.MEM_INP)]
+        read = int(timing.load_words(*loads[:, columns].T, config=space.target.config).sum())
+        counted = sketch.model.fills(plan, plan.stack, data) * sketch.model.transfer(plan, plan.stack, data)[0]
+        ratios.append(counted.sum() / read)
+    assert len(ratios) == 12 and max(ratios) == 1 and np.mean(ratios) > 0.95 and (bus == 64 or min(ratios) == 1)
+    assert error_of_lowest(space, name, points) < 0.08
 
 
 @pytest.mark.parametrize("name", [PADDED, "resnet18.max_pool", "mobilenet.d8"])
