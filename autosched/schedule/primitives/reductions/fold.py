@@ -268,7 +268,7 @@ def _no_overflow(
     total = found.load.buffer
     ranges = [_terms(bounds, update) for update in updates]
     loads = [e.buffer for e in walk_expr(_start(first).value) if isinstance(e, BufferLoad)]
-    from_sums = [b.name for b in loads if _is_sum(state, scope, b)]
+    from_sums = [b.name for b in loads if is_sum(state, scope, b)]
     if from_sums:
         raise Refusal(f"the initial value of {total.name} is computed from the sum {from_sums[0]}", [first.ident],
                       code="reduction")
