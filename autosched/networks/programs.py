@@ -378,6 +378,26 @@ class _Builder:
         return PrimFunc(params, make_root(seq(*self.stmts), (*self.allocs, acc, last)), value_ranges=ranges)
 
 
+def _by_taps(spec: Spec, x: Array, w: Array) -> Array:
+    """Sums of products over windows, tap by tap: all windows at once are larger than the image by the taps."""
+    down, across = spec.stride
+    rows, columns = ((x.shape[3 + d] - spec.kernel[d]) // spec.stride[d] + 1 for d in (0, 1))
+    total: Array | None = None
+    for r, s in np.ndindex(*spec.kernel):
+        part = x[:, :, :, r : r + (rows - 1) * down + 1 : down, s : s + (columns - 1) * across + 1 : across]
+        if spec.kind in ("conv", "dense"):
+            made = np.stack([
+                np.tensordot(part[:, g], w[g][:, :, r, s], axes=([1, 5], [1, 3])) for g in range(spec.groups)
+            ], axis=1).transpose(0, 1, 5, 2, 3, 4, 6)  # from n, g, y, x, nb, co, cb
+        elif spec.kind == "depthwise":
+            made = np.einsum("ngcyxbi,coi->ngcyxbo", part, w[:, r, s])
+        else:
+            made = np.einsum("ngcyxbi,oi->ngcyxbo", part, w[0])
+        total = made if total is None else total + made
+    assert total is not None
+    return total
+
+
 def compute(spec: Spec, block: int, data: Array, *constants: Array) -> Array:
     """What the program of a spec computes, on packed NumPy arrays; the sums in float64, where they are exact."""
     top, left, bottom, right = spec.zeros
@@ -397,18 +417,7 @@ def compute(spec: Spec, block: int, data: Array, *constants: Array) -> Array:
         down, across = spec.directions
         sums = classes(x[:, 0], w, down, across, spec.oh // down.stride, spec.ow // across.stride)[:, None]
     else:
-        windows = np.lib.stride_tricks.sliding_window_view(x, spec.kernel, axis=(3, 4))
-        windows = windows[:, :, :, :: spec.stride[0], :: spec.stride[1]]
-        if spec.kind in ("conv", "dense"):
-            w = w if spec.groups > 1 else w[None]
-            sums = np.stack([
-                np.tensordot(windows[:, g], w[g], axes=([1, 5, 6, 7], [1, 5, 2, 3])) for g in range(spec.groups)
-            ], axis=1)  # n, g, y, x, nb, co, cb
-            sums = sums.transpose(0, 1, 5, 2, 3, 4, 6)
-        elif spec.kind == "depthwise":
-            sums = np.einsum("ngcyxbirs,crsoi->ngcyxbo", windows, w)
-        else:
-            sums = np.einsum("ngcyxbirs,oi->ngcyxbo", windows, w[0])
+        sums = _by_taps(spec, x, w if spec.groups > 1 or spec.kind not in ("conv", "dense") else w[None])
     total = np.rint(sums).astype(np.int64)
     total = total if spec.groups > 1 else total[:, 0]
     given = list(rest)
