@@ -1,4 +1,4 @@
-"""Clips that later ones make up for go; constants that stages add behind clips of a sum come in where the sum starts.
+"""Clips that later ones make up for go, shifts join, and constants behind clips of a sum come in where the sum starts.
 
 Both are in residual sums: what a layer's requantisation clips is rounded and clipped again. Where a sum starts a constant costs
 nothing under ``chisel``.
@@ -9,7 +9,8 @@ from __future__ import annotations
 from contextlib import suppress
 
 from autosched.errors import ScheduleError
-from autosched.ir.expr import BinOp, BufferLoad, Expr, int_value
+from autosched.ir.expr import BinOp, BufferLoad, Call, Expr, int_value
+from autosched.ir.functor import walk_expr
 from autosched.ir.stmt import BufferStore
 from autosched.lower.normalise import IMM_MAX, IMM_MIN
 from autosched.schedule import Schedule
@@ -18,11 +19,17 @@ from space.normalise.blocks import device_blocks, named
 
 
 def apply(sch: Schedule, target: Target) -> None:
-    """Drops what clips it can, and advances the constants that one immediate operation brings in with what a sum starts with."""
+    """Drops what clips it can, joins shifts, and advances constants that one operation brings in with what a sum starts with."""
     for name in [b.name for b in device_blocks(sch.func)]:
         with suppress(ScheduleError):  # none that may go
             for where in (sch.copy(), sch):  # a look-up in vain is no step
                 where.drop_clip(where.get_sblock(name))
+    for name in [b.name for b in device_blocks(sch.func)]:
+        with suppress(ScheduleError):  # nothing of the kind, or ranges that do not prove it
+            tried = sch.copy()
+            tried.advance_shift(tried.get_sblock(name))
+            if _shifts(tried) < _shifts(sch):
+                sch.advance_shift(sch.get_sblock(name))
     if target.semantics != "chisel":
         return  # what is added there is no copy that may add something on the way
     for name in [b.name for b in device_blocks(sch.func)]:
@@ -34,6 +41,12 @@ def apply(sch: Schedule, target: Target) -> None:
             starts = [b.init for b in device_blocks(tried.func) if b.init is not before.get(b.name)]
             if all(isinstance(s, BufferStore) and _is_copy(s.value) for s in starts):
                 sch.advance_constant(sch.get_sblock(name))
+
+
+def _shifts(sch: Schedule) -> int:
+    """How many shifts to the right stages have."""
+    stores = [s for b in device_blocks(sch.func) for s in (b.init, b.body) if isinstance(s, BufferStore)]
+    return sum(isinstance(e, Call) and e.op == "shift_right" for s in stores for e in walk_expr(s.value))
 
 
 def _is_copy(value: Expr) -> bool:

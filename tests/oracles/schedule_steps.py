@@ -29,7 +29,7 @@ WEIGHTS = {
 # What only this side has: drawn where asked for by name.
 OWN = {
     "set_axis_separator": 1, "double_buffer": 4, "drop_zero_terms": 3, "fold_epilogue": 3, "raise_epilogue": 1,
-    "advance_constant": 2, "drop_clip": 2,
+    "advance_constant": 2, "advance_shift": 2, "drop_clip": 2,
     "recompute_at_consumers": 4, "partition_block": 2,
 }
 
@@ -191,6 +191,10 @@ class Steps:
     def advance_constant(self, b: Seen) -> list[str]:
         moved, _ = self._pair(b, True)
         return [self.get(moved), "sch.advance_constant(block=b{n})"]
+
+    def advance_shift(self, b: Seen) -> list[str]:
+        moved, _ = self._pair(b, True)
+        return [self.get(moved), "sch.advance_shift(block=b{n})"]
 
     def drop_clip(self, b: Seen) -> list[str]:
         moved, _ = self._pair(b, True)

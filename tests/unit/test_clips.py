@@ -173,6 +173,65 @@ def test_what_is_moved_and_what_is_not(pairs: tuple[tuple[str, str], ...], code:
         assert sch.script() == before
 
 
+JOINED = (("R[vi] + T.Cast(\"int32\", E[vi]) + 3, 2)", "R[vi] + T.Cast(\"int32\", E[vi]) * 4 + 3, 2)"),)
+
+
+WIDE = (("5000]}", "2147483647]}"), ("A[vi], 4)", "A[vi], 0)"), ("+ 3, 2", ", 2"))
+
+
+def test_two_shifts_are_one(verify_trace_roundtrip: Verify, same: Same) -> None:
+    func = changed(STAGES, *JOINED)
+    sch = Schedule(func)
+    assert sch.get(sch.advance_shift("C")).name == "R"
+    text = sch.script()
+    assert "R[vi] = T.min(T.max(T.shift_right(A[vi] + 48, 6), -5), 25)" in text
+    assert 'C[vi] = R[vi] + T.Cast("int32", E[vi])' in text
+    for seed in range(3):
+        same(func, sch, seed)
+    verify_trace_roundtrip(sch, func)
+    with refused(ScheduleError, "form"):
+        sch.advance_shift("C")
+
+
+@given(st.integers(0, 12), st.integers(-300, 300), st.integers(-300, 300), st.integers(-600, 600), st.integers(1, 5),
+       st.integers(0, 5), st.sampled_from([-3, -1, 1, 5]), st.integers(0, 2**32 - 1))
+def test_any_two_shifts(shift: int, low: int, high: int, constant: int, then: int, scale: int, factor: int, seed: int) -> None:
+    func = changed(STAGES, ("A[vi], 4), -20), 100)", f"A[vi], {shift}), {low}), {high})"),
+                   ('T.Cast("int32", E[vi]) + 3, 2)', f'T.Cast("int32", E[vi]) * {factor << scale} + {constant}, {then})'))
+    sch = Schedule(func)
+    if scale < then:
+        with refused(ScheduleError, "form"):
+            sch.advance_shift("C")
+        return
+    sch.advance_shift("C")
+    rng = np.random.default_rng(seed)
+    arrays = [rng.integers(-5000, 5001, 16).astype("int32"), rng.integers(-128, 128, 16).astype("int8"), np.zeros(16, "int32")]
+    wanted = run(func, *[a.copy() for a in arrays])["C"]
+    assert np.array_equal(run(sch.func, *arrays)["C"], wanted)
+
+
+@pytest.mark.parametrize(("pairs", "code"), [
+    ((), None),
+    ((("* 4 +", "* 2 +"),), "form"),  # two terms are no multiples
+    ((("R[vi] + T.Cast", "R[vi] * 4 + T.Cast"),), "form"),  # none is left
+    ((("R[vi] + T.Cast", "R[15 - vi] + T.Cast"),), None),
+    ((("A[vi], 4)", "A[vi], 29)"),), None),
+    ((("A[vi], 4)", "A[vi], 30)"),), "range"),  # 32 positions
+    # The sum itself may not wrap around: 127 * 4 comes on top.
+    (((", 100)", f", {2**31 - 1 - 127 * 4})"), *WIDE), None),
+    (((", 100)", f", {2**31 - 127 * 4})"), *WIDE), "form"),
+])
+def test_what_joins_and_what_does_not(pairs: tuple[tuple[str, str], ...], code: str | None, same: Same) -> None:
+    func = changed(STAGES, *JOINED, *pairs)
+    sch = Schedule(func)
+    if code is None:
+        sch.advance_shift("C")
+        same(func, sch, 1)
+    else:
+        with refused(ScheduleError, code):
+            sch.advance_shift("C")
+
+
 def test_others_that_read_the_stage_keep_it() -> None:
     more = STAGES.replace('C: T.Buffer((16,), "int32")', 'C: T.Buffer((16,), "int32"), F: T.Buffer((16,), "int32")') + '''
     for i in range(16):

@@ -1,8 +1,8 @@
-"""Clips that later ones make up for, and constants added behind clips instead of in front: drop_clip, advance_constant."""
+"""Clips that later ones make up for, constants and shifts behind clips: drop_clip, advance_constant, advance_shift."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from autosched.ir.expr import BinOp, BufferLoad, Call, Expr, Var, bits, const, int_value
@@ -20,6 +20,7 @@ from autosched.schedule.primitives.reductions.plain import plain_store, plain_st
 from autosched.schedule.primitives.reductions.zero_terms import Replaced
 
 NUMBER = "int32"
+_Ranges = Callable[[Expr], Interval]  # what an expression is between
 
 
 class Clips(ScheduleBase):
@@ -117,7 +118,59 @@ class Clips(ScheduleBase):
         assert isinstance(block, BlockRV)
         state, realize = self.block_at(block)
         try:
-            table, made = _advanced(state, realize.block)
+            table, made = _advanced(state, realize.block, _constants)
+        except Refusal as r:
+            self.refuse(r.reason, r.marks, r.hint, state, code=r.code)
+        self.commit_nodes(state, table)
+        return self.block_rv(made)
+
+    @primitive
+    def advance_shift(self, block: BlockRV | str) -> BlockRV:
+        """Moves a right shift of a sum to the one term that is no multiple of it, in front of that term's clips.
+
+        ``(min(max(x >> t, low), high) + 2 * y + c) >> 1`` equals ``min(max((x + (c << t)) >> (t + 1), (low + c) >> 1),
+        (high + c) >> 1) + y`` as long as nothing overflows: two shifts become one. The term may be what another block stores for
+        this one alone: then it is that block that shifts further.
+
+        Args:
+            block: handle or name of the block that shifts the sum; of a reduction it is the initial value that is looked at.
+
+        Returns:
+            the block that shifts now.
+
+        Raises:
+            ScheduleError: no int32 sum is shifted of which all terms but one, which is shifted or clipped by constants, are
+                multiples; others read what the other block stores, or it is an output; the ranges of values do not prove that
+                nothing overflows.
+
+        Before::
+
+            R = T.sblock_alloc_buffer((16,), "int32")
+            for i in range(16):
+                with T.sblock("R"):
+                    vi = T.axis.spatial(16, i)
+                    R[vi] = T.min(T.max(T.shift_right(A[vi], 8), 0), 127)
+            for i in range(16):
+                with T.sblock("C"):
+                    vi = T.axis.spatial(16, i)
+                    C[vi] = T.shift_right(R[vi] + T.Cast("int32", D[vi]) * 2 + 1, 1)
+
+        After ``sch.advance_shift("C")``::
+
+            R = T.sblock_alloc_buffer((16,), "int32")
+            for i in range(16):
+                with T.sblock("R"):
+                    vi = T.axis.spatial(16, i)
+                    R[vi] = T.min(T.max(T.shift_right(A[vi] + 256, 9), 0), 64)
+            for i in range(16):
+                with T.sblock("C"):
+                    vi = T.axis.spatial(16, i)
+                    C[vi] = R[vi] + T.Cast("int32", D[vi])
+        """
+        assert isinstance(block, BlockRV)
+        state, realize = self.block_at(block)
+        try:
+            table, made = _advanced(state, realize.block, _shifts)
         except Refusal as r:
             self.refuse(r.reason, r.marks, r.hint, state, code=r.code)
         self.commit_nodes(state, table)
@@ -126,33 +179,44 @@ class Clips(ScheduleBase):
 
 @dataclass(frozen=True)
 class _Place:
-    """Where a constant is added to a value.
+    """Where a constant is added to a value, or a sum of both and others shifted.
 
     Args:
-        whole: the sum of all, the constant included.
-        terms: the others; the first of them is the value, or a multiple of it.
+        whole: all of it.
+        terms: what is left to be added up; the first of them is the value, or a multiple of it.
         value: what is shifted or clipped, or where it is loaded from.
         constant: what is to be added to the value itself.
+        shift: by how many positions it is to be shifted then, to the right.
     """
 
     whole: Expr
     terms: Sequence[Expr]
     value: Expr
     constant: int
+    shift: int = 0
 
 
-def _advanced(state: State, block: Block) -> tuple[dict[int, Stmt | None], Block]:
-    """The blocks in place of others, by identity, and the one of them that adds the constant."""
+def _advanced(
+    state: State, block: Block, places: Callable[[Expr, _Ranges], list[_Place]]
+) -> tuple[dict[int, Stmt | None], Block]:
+    """The blocks in place of others, by identity, and the one of them that adds the constant, or shifts.
+
+    Args:
+        state: of the program.
+        block: that adds or shifts.
+        places: where it does, given what values are between.
+    """
     body, init = plain_stores(block)
     store = body if init is None else init
     values = _values(state)
+    own = {iv.var: iv.dom for iv in block.iter_vars}
     why: Refusal | None = None
-    for place in _places(store.value):
+    for place in places(store.value, lambda e: values.of(e, own)):
         read = place.value if isinstance(place.value, BufferLoad) else None
         try:
             source, value = (block, place.value) if read is None else _source(state, block, read)
             mover = _Mover(state, source, values, {iv.var: iv.dom for iv in source.iter_vars})
-            moved = mover.moved(value, place.constant)
+            moved = mover.moved(value, place.constant, place.shift)
         except Refusal as r:
             why = why or r
             continue
@@ -166,8 +230,8 @@ def _advanced(state: State, block: Block) -> tuple[dict[int, Stmt | None], Block
         assert isinstance(behind, BufferStore)
         made = with_access(replace(source, body=BufferStore(behind.buffer, behind.indices, moved)))
         return {id(block): fresh, id(source): made}, made
-    raise why or Refusal(f"block {block.name} adds no constant to an {NUMBER} value that is shifted or clipped", [block.ident],
-                         code="form")
+    does = "adds no constant to" if places is _constants else "shifts no sum of multiples and"
+    raise why or Refusal(f"block {block.name} {does} an {NUMBER} value that is shifted or clipped", [block.ident], code="form")
 
 
 def _values(state: State) -> ValueBounds:
@@ -178,7 +242,34 @@ def _values(state: State) -> ValueBounds:
     return values
 
 
-def _places(value: Expr) -> list[_Place]:
+def _shifts(value: Expr, between: _Ranges) -> list[_Place]:
+    """Every sum that is shifted, from the outside in, of which all terms but one are multiples of what it is divided by."""
+    found: list[_Place] = []
+    by = int_value(value.args[1]) if isinstance(value, Call) and value.op == "shift_right" else None
+    if isinstance(value, Call) and by is not None and 0 < by < bits(NUMBER) and value.dtype == NUMBER:
+        terms = _terms(value.args[0])
+        constants = [int_value(t) for t in terms]
+        others = [t for t, c in zip(terms, constants) if c is None]
+        odd = [t for t in others if _unscaled(t)[1] % (1 << by)]
+        least, most = dtype_bounds(NUMBER)
+        ends = [between(t) for t in terms]
+        if len(odd) == 1 and (isinstance(odd[0], BufferLoad) or _passes(odd[0])) and (
+            least <= sum(low for low, _ in ends) and sum(high for _, high in ends) <= most
+        ):
+            rest = [_scaled(*_unscaled(t), by) for t in others if t is not odd[0]]
+            found.append(_Place(value, [odd[0], *rest], odd[0], sum(c for c in constants if c is not None), by))
+    for child in expr_children(value) if not isinstance(value, BufferLoad) else ():
+        found += _shifts(child, between)
+    return found
+
+
+def _scaled(value: Expr, by: int, shift: int) -> Expr:
+    """A multiple of a value, divided by a power of two that divides it."""
+    factor = by >> shift
+    return value if factor == 1 else BinOp("*", value, const(factor, NUMBER), NUMBER)
+
+
+def _constants(value: Expr, between: _Ranges) -> list[_Place]:
     """Every sum with a constant, from the outside in, with each of its terms that the constant might go to."""
     found: list[_Place] = []
     if isinstance(value, BinOp) and value.op in ("+", "-") and value.dtype == NUMBER:
@@ -191,9 +282,9 @@ def _places(value: Expr) -> list[_Place]:
             if total % by == 0 and (isinstance(own, BufferLoad) or _passes(own)):
                 found.append(_Place(value, [term, *others[:n], *others[n + 1 :]], own, total // by))
         inside = others if terms != [value] else [value.a, value.b]  # a difference is a term
-        return [*found, *(place for term in inside for place in _places(term))]
+        return [*found, *(place for term in inside for place in _constants(term, between))]
     for child in expr_children(value) if not isinstance(value, BufferLoad) else ():
-        found += _places(child)
+        found += _constants(child, between)
     return found
 
 
@@ -259,22 +350,30 @@ class _Mover:
     values: ValueBounds
     dom: Mapping[Var, Range]
 
-    def moved(self, value: Expr, constant: int) -> Expr:
-        """A shifted or clipped value, larger by a constant."""
+    def moved(self, value: Expr, constant: int, shift: int = 0) -> Expr:
+        """A shifted or clipped value, larger by a constant, and then shifted to the right."""
         parts = _passes(value)
         if parts is None or value.dtype != NUMBER:
             raise Refusal(f"what block {self.block.name} stores is not an {NUMBER} value that is shifted or clipped last",
                           [self.block.ident], code="form")
         inner, by = parts
-        more = constant << by if isinstance(value, Call) else constant
+        shifts = isinstance(value, Call)
+        more = constant << by if shifts else constant
         low, high = self.values.of(inner, self.dom)
         self._require(low + more, high + more, f"what block {self.block.name} shifts or clips")
-        new = self.moved(inner, more) if _passes(inner) else self._plus(inner, more)
-        if isinstance(value, Call):
-            return Call(value.op, (new, value.args[1]), value.dtype)
+        if shifts:
+            if by + shift >= bits(NUMBER):
+                raise Refusal(f"block {self.block.name} would shift by {by + shift}", [self.block.ident], code="range")
+            new = self.moved(inner, more) if _passes(inner) and more else self._plus(inner, more)
+            return Call("shift_right", (new, const(by + shift, NUMBER)), NUMBER)
+        if _passes(inner):
+            new = self.moved(inner, more, shift)
+        else:
+            new = self._plus(inner, more)
+            new = Call("shift_right", (new, const(shift, NUMBER)), NUMBER) if shift else new
         assert isinstance(value, BinOp)
         self._require(by + constant, by + constant, "a clip's bound")
-        return BinOp(value.op, new, const(by + constant, NUMBER), NUMBER)
+        return BinOp(value.op, new, const((by + constant) >> shift, NUMBER), NUMBER)
 
     def _require(self, low: int, high: int, what: str) -> None:
         least, most = dtype_bounds(NUMBER)
