@@ -96,10 +96,6 @@ class ValueBounds:
         whole = dtype_bounds(buffer.dtype)
         self._buffers[buffer] = interval if whole[0] <= interval[0] and interval[1] <= whole[1] else whole
 
-    def known(self) -> dict[Buffer, Interval]:
-        """What has been worked out, or taken for granted, of buffers so far."""
-        return dict(self._buffers)
-
     def know_reduction(self, block: Block) -> None:
         """Takes for granted what a block with init that takes its terms in by +, min or max can make; says nothing of others.
 
@@ -120,10 +116,13 @@ class ValueBounds:
         first, (low, high) = self.of(init.value, dom), self.of(term, dom)
         if op == "+":
             steps = prod(e.value for e in extents if isinstance(e, IntImm))
-            self.know(store.buffer, (first[0] + min(0, steps * low), first[1] + max(0, steps * high)))
+            made = first[0] + min(0, steps * low), first[1] + max(0, steps * high)
         else:
             pick = min if op == "min" else max
-            self.know(store.buffer, (pick(first[0], low), pick(first[1], high)))
+            made = pick(first[0], low), pick(first[1], high)
+        promised = self._promised(store.buffer)
+        # Elements of a parameter that the block does not come to hold what came in.
+        self.know(store.buffer, made if promised is None else hull(made, promised))
 
     def _stored(self) -> dict[Buffer, list[tuple[Expr, Mapping[Var, Range]]]]:
         """What is stored into every buffer."""
@@ -133,19 +132,22 @@ class ValueBounds:
         return self._stores
 
     def _elements(self, buffer: Buffer) -> Interval:
-        whole = dtype_bounds(buffer.dtype)
         stores = self._stored().get(buffer, [])
-        promised: Interval | None = None
-        if buffer in self.func.params:
-            index = self.func.params.index(buffer)
-            given = self.func.value_ranges[index] if index < len(self.func.value_ranges) else None
-            promised = whole if given is None else given
-        elif not stores:
-            return self._constant(buffer) or whole
+        promised = self._promised(buffer)
+        if promised is None and not stores:
+            return self._constant(buffer) or dtype_bounds(buffer.dtype)
         for value, dom in stores:
             promised = self.of(value, dom) if promised is None else hull(promised, self.of(value, dom))
         assert promised is not None
         return promised
+
+    def _promised(self, buffer: Buffer) -> Interval | None:
+        """What a parameter can hold when the function starts; None of other buffers."""
+        if buffer not in self.func.params:
+            return None
+        index = self.func.params.index(buffer)
+        given = self.func.value_ranges[index] if index < len(self.func.value_ranges) else None
+        return dtype_bounds(buffer.dtype) if given is None else given
 
     def _constant(self, buffer: Buffer) -> Interval | None:
         from autosched.ir.constant import values

@@ -373,3 +373,133 @@ def test_a_residual_that_is_never_negative_is_clipped_once() -> None:
     assert done == {isa.ALU_MAX: 1, isa.ALU_MIN: 1}
     found = measure(Candidate(func, "vta-de10", tuple(space.trace(space.point()).as_json())), execute=True, wide=True)
     assert found.ok, found.reason
+
+
+# -- what the primitives must not overlook -------------------------------------------------------------------------------
+
+READ = '''
+from tvm.script import tir as T
+
+@T.prim_func
+def main(A: T.Buffer((16,), "int32"), C: T.Buffer((16,), "int32"), D: T.Buffer((16,), "int32")):
+    T.func_attr({"autosched.value_ranges": {"A": [-300, 300]}})
+    R = T.alloc_buffer((16,), "int32")
+    for i in range(16):
+        with T.block("R"):
+            vi = T.axis.spatial(16, i)
+            R[vi] = T.min(A[vi], 127)
+    for i in range(16):
+        with T.block("C"):
+            vi = T.axis.spatial(16, i)
+            C[vi] = T.min(R[vi] + 3, 130)
+'''
+BLOCK = '''        with T.block("C"):
+            vi = T.axis.spatial(16, i)
+'''
+INDEX = '''
+from tvm.script import tir as T
+
+@T.prim_func
+def main(A: T.Buffer((8,), "int8"), B: T.Buffer((16,), "int32"), C: T.Buffer((16,), "int32")):
+    T.func_attr({"autosched.value_ranges": {"B": [-300, 300]}})
+    R = T.alloc_buffer((16,), "int32")
+    for i in range(16):
+        with T.block("R"):
+            vi = T.axis.spatial(16, i)
+            R[vi] = T.min(T.max(B[vi], 0), 7)
+    for i in range(16):
+        with T.block("C"):
+            vi = T.axis.spatial(16, i)
+            C[vi] = T.max(T.Cast("int32", A[R[vi]]), 127)
+'''
+
+
+@pytest.mark.parametrize(("code", "pairs"), [
+    ("order", (("    for i in range(16):\n" + BLOCK, "    for i in range(16):\n        for j in range(R[i]):\n"
+                + BLOCK.replace("        ", "            ", 1).replace("\n            vi", "\n                vi") + "    "),)),
+    ("reader", ((BLOCK, BLOCK + "            T.where(R[i] > 127)\n"),)),
+    ("order", (("    for i in range(16):\n" + BLOCK, "    for i in range(16):\n        if R[i] > 127:\n            D[i] = 9\n"
+                "    for i in range(16):\n" + BLOCK),)),
+])
+def test_who_reads_a_stage_outside_of_blocks_sees_what_it_stores(code: str, pairs: tuple[tuple[str, str], ...]) -> None:
+    """By the bound of a loop, a block's condition, or one around a store that is no block's."""
+    plain = changed(READ)
+    Schedule(plain).drop_clip("R")
+    Schedule(plain).advance_constant("C")
+    func = changed(READ, *pairs)
+    with refused(ScheduleError, "form"):
+        Schedule(func).drop_clip("R")
+    with refused(ScheduleError, code):
+        Schedule(func).advance_constant("C")
+
+
+@pytest.mark.parametrize(("block", "pairs"), [
+    ("R", ()),
+    ("C", (("A[R[vi]]", "A[T.min(R[vi], 7)]"),)),
+    ("C", (("A[R[vi]]", "A[T.min(vi, 7)]"),)),
+    ("C", (('T.Cast("int32", A[R[vi]])', 'T.if_then_else(T.max(B[vi], 1) < 2, 3, R[vi])'),)),
+    ("C", (('T.max(T.Cast("int32", A[R[vi]]), 127)', "T.min(T.max(R[vi] // T.max(B[vi], 1), 5), 5)"),)),
+])
+def test_a_clip_that_says_what_is_read_stays(block: str, pairs: tuple[tuple[str, str], ...]) -> None:
+    """Its value may matter no more, but without it there is no such element, or nothing to divide by."""
+    with refused(ScheduleError, "form"):
+        Schedule(changed(INDEX, *pairs)).drop_clip(block)
+
+
+def test_an_equal_value_at_another_time_is_another() -> None:
+    """``Q`` holds what ``A`` was before it was written anew."""
+    func = parse("""
+from tvm.script import tir as T
+
+@T.prim_func
+def main(A: T.Buffer((1,), "int32"), D: T.Buffer((1,), "int32"), B: T.Buffer((1,), "int32"), C: T.Buffer((1,), "int32")):
+    T.func_attr({"autosched.value_ranges": {"A": [-999, 999], "D": [-999, 999], "B": [254, 254]}})
+    Q = T.alloc_buffer((1,), "int32")
+    with T.block("Q"):
+        Q[0] = T.min(A[0], 127)
+    with T.block("A"):
+        A[0] = D[0]
+    with T.block("C"):
+        C[0] = T.min(T.min(A[0], 127) + Q[0], B[0])
+""")
+    assert isinstance(func, PrimFunc)
+    with refused(ScheduleError, "form"):
+        Schedule(func).drop_clip("C")
+
+
+SUMS = '''
+from tvm.script import tir as T
+
+@T.prim_func
+def main(A: T.Buffer((16, 4), "int8"), C: T.Buffer((16,), "int32")):
+    R = T.alloc_buffer((16,), "int32")
+    for i, k in T.grid(16, 4):
+        with T.block("R"):
+            vi, vk = T.axis.remap("SR", [i, k])
+            with T.init():
+                R[vi] = 0
+            R[vi] = R[vi] + T.Cast("int32", A[vi, vk])
+    for i in range(16):
+        with T.block("C"):
+            vi = T.axis.spatial(16, i)
+            C[vi] = T.min(R[vi], 508)
+'''
+
+
+@pytest.mark.parametrize(("pairs", "goes"), [
+    ((), True),
+    ((("508", "507"),), False),
+    # Each term three times.
+    ((("for i, k in T.grid(16, 4)", "for i, k, r in T.grid(16, 4, 3)"),), False),
+    # A part of a parameter, the rest of which holds what came in.
+    ((("T.grid(16, 4)", "T.grid(8, 4)"), ('C: T.Buffer', 'R: T.Buffer((16,), "int32"), C: T.Buffer'),
+      ('    R = T.alloc_buffer((16,), "int32")\n', "")), False),
+])
+def test_what_a_sum_can_reach(pairs: tuple[tuple[str, str], ...], goes: bool) -> None:
+    sch = Schedule(changed(SUMS, *pairs))
+    if goes:
+        sch.drop_clip("C")
+        assert "C[vi] = R[vi]\n" in sch.script()
+        return
+    with refused(ScheduleError, "form"):
+        sch.drop_clip("C")

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from autosched.ir.expr import BinOp, BufferLoad, Call, Expr, Var, bits, const, int_value
+from autosched.ir.expr import BinOp, BufferData, BufferLoad, Call, Cast, Expr, Var, bits, const, int_value
 from autosched.ir.functor import expr_children, stmt_exprs, walk, walk_expr
+from autosched.ir.patterns import choice_of
 from autosched.ir.region import with_access
-from autosched.ir.stmt import Block, BlockRealize, BufferStore, Range, Stmt
+from autosched.ir.stmt import Block, Buffer, BufferStore, Range, Stmt
 from autosched.ir.value_bounds import Interval, ValueBounds, dtype_bounds
 from autosched.schedule.analysis.dependence import names, scope_of, uncovered
+from autosched.schedule.analysis.outside import require_blocks
 from autosched.schedule.kit.base import BlockRV, ScheduleBase
 from autosched.schedule.kit.primitive import primitive
 from autosched.schedule.kit.refusal import Refusal
 from autosched.schedule.kit.state import State
 from autosched.schedule.primitives.reductions.fold import is_sum
+from autosched.schedule.primitives.reductions.minus import known_values
 from autosched.schedule.primitives.reductions.plain import plain_store, plain_stores
 from autosched.schedule.primitives.reductions.zero_terms import Replaced
 
@@ -208,7 +211,7 @@ def _advanced(
     """
     body, init = plain_stores(block)
     store = body if init is None else init
-    values = _values(state)
+    values = known_values(state.func)
     own = {iv.var: iv.dom for iv in block.iter_vars}
     why: Refusal | None = None
     for place in places(store.value, lambda e: values.of(e, own)):
@@ -232,14 +235,6 @@ def _advanced(
         return {id(block): fresh, id(source): made}, made
     does = "adds no constant to" if places is _constants else "shifts no sum of multiples and"
     raise why or Refusal(f"block {block.name} {does} an {NUMBER} value that is shifted or clipped", [block.ident], code="form")
-
-
-def _values(state: State) -> ValueBounds:
-    values = ValueBounds(state.func)
-    for stmt in walk(state.func.body):
-        if isinstance(stmt, BlockRealize):
-            values.know_reduction(stmt.block)
-    return values
 
 
 def _shifts(value: Expr, between: _Ranges) -> list[_Place]:
@@ -402,12 +397,12 @@ class _Mover:
 def _without_clips(state: State, block: Block) -> Block:
     """A block that clips no more than it has to."""
     store = plain_store(block, alone=True)
-    values, dom = _values(state), {iv.var: iv.dom for iv in block.iter_vars}
+    values, dom = known_values(state.func), {iv.var: iv.dom for iv in block.iter_vars}
     value = store.value
-    for clip in [e for e in walk_expr(value) if isinstance(e, BinOp) and e.op in ("min", "max")]:
+    for clip in [e for e in _operands(value) if isinstance(e, BinOp) and e.op in ("min", "max")]:
         parts = _passes(clip)
-        if parts is None or clip not in walk_expr(value):
-            continue  # part of one that has gone
+        if parts is None or not _is_operand(clip, value):
+            continue  # part of one that has gone, or it says elsewhere what is read
         inner, bound = parts
         low, high = values.of(inner, dom)
         beyond = (bound, max(high, bound)) if clip.op == "min" else (min(low, bound), bound)
@@ -421,7 +416,7 @@ def _without_clips(state: State, block: Block) -> Block:
 
 def _is_settled(state: State, values: ValueBounds, block: Block, value: Expr, part: Expr, span: Interval) -> bool:
     """Whether a block's value, or what stages make of it, is one and the same wherever a part of it is within a span."""
-    given = _Given(values.func, values.known(), part=part, span=span)
+    given = _Given(values.func, base=values, part=part, span=span)
     low, high = given.of(value, {iv.var: iv.dom for iv in block.iter_vars})
     if low == high:
         return True
@@ -434,11 +429,35 @@ def _is_settled(state: State, values: ValueBounds, block: Block, value: Expr, pa
     after = readers[0].body.value
     loads = [e for e in walk_expr(after) if isinstance(e, BufferLoad) and e.buffer is buffer]
     try:
-        if len(loads) != 1 or _source(state, readers[0], loads[0])[0].ident is not block.ident:
+        if len(loads) != 1 or not _is_operand(loads[0], after):
+            return False
+        if _source(state, readers[0], loads[0])[0].ident is not block.ident:
             return False
     except Refusal:
         return False
     return _is_settled(state, values, readers[0], after, loads[0], (low, high))
+
+
+def _operands(value: Expr) -> Iterator[Expr]:
+    """A value and what it is worked out of; not what says which elements are read, or by what is divided or shifted."""
+    yield value
+    inner: Sequence[Expr] = ()
+    if isinstance(value, BinOp) and value.op in ("+", "-", "*", "min", "max"):
+        inner = value.a, value.b
+    elif isinstance(value, Cast):
+        inner = (value.value,)
+    elif isinstance(value, Call) and value.op in ("shift_left", "shift_right"):
+        inner = value.args[:1]
+    elif (parts := choice_of(value)) is not None:
+        inner = parts[1:]
+    for operand in inner:
+        yield from _operands(operand)
+
+
+def _is_operand(part: Expr, value: Expr) -> bool:
+    """Whether a part of a value is one of its operands wherever it stands."""
+    among = [e for e in _operands(value) if e == part]
+    return bool(among) and len(among) == sum(e == part for e in walk_expr(value))
 
 
 @dataclass
@@ -446,16 +465,22 @@ class _Given(ValueBounds):
     """What values can be where one expression is within a span.
 
     Args:
+        base: what buffers can hold: of their elements the span says nothing, whatever stored them.
         part: the expression.
         span: its lowest and highest value.
     """
 
+    base: ValueBounds = field(kw_only=True)
     part: Expr = field(kw_only=True)
     span: Interval = field(kw_only=True)
 
     def of(self, expr: Expr, dom: Mapping[Var, Range]) -> Interval:
         """The lowest and highest value of an integer expression there."""
         return self.span if expr == self.part else super().of(expr, dom)
+
+    def of_buffer(self, buffer: Buffer) -> Interval:
+        """The lowest and highest value of a buffer's elements, there or elsewhere."""
+        return self.base.of_buffer(buffer)
 
 
 def _source(state: State, block: Block, load: BufferLoad) -> tuple[Block, Expr]:
@@ -472,9 +497,9 @@ def _source(state: State, block: Block, load: BufferLoad) -> tuple[Block, Expr]:
         raise Refusal(f"{buffer.name} is not written by one block with one plain store", [w.ident for w in writers],
                       code="writer")
     source = writers[0]
-    stores = [s for s in (block.init, block.body) if s is not None]
-    read = [e for s in stores for stmt in walk(s) for x in stmt_exprs(stmt) for e in walk_expr(x)
-            if isinstance(e, BufferLoad) and e.buffer is buffer]
+    require_blocks(state, scope, (), (buffer,))
+    read = [e for stmt in walk(state.realizes[block.ident]) for x in stmt_exprs(stmt) for e in walk_expr(x)
+            if isinstance(e, BufferLoad | BufferData) and e.buffer is buffer]
     if len(read) != 1:
         raise Refusal(f"block {block.name} reads {buffer.name} {len(read)} times; the others would see the constant",
                       [block.ident], code="reader")
