@@ -90,7 +90,7 @@ class Residual:
         shift: to the right.
         low: least value.
         high: greatest value.
-        least: of the other operand, whatever comes in; what is never negative needs fewer clips.
+        least: of the other operand, whatever comes in: 0 or -128; what is never negative needs fewer clips.
     """
 
     own: int

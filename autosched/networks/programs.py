@@ -85,8 +85,7 @@ class Spec:
             return replace(self, shift=USUAL_SHIFT if self.shift > 0 else self.shift, low=0, high=127, bias_bits=16)
         # Of two clips one may be enough, and a rounding may be too large for an immediate where it comes in in front of a shift.
         usual = self.shift > 0 and abs(add.bias) << max(self.shift, USUAL_SHIFT) < MOST_IMMEDIATE
-        add = replace(add, least=0 if add.least >= 0 else -128)
-        return replace(self, shift=USUAL_SHIFT if usual else self.shift, bias_bits=16, residual=add)
+        return replace(self, shift=USUAL_SHIFT if usual else self.shift, bias_bits=16)
 
     @property
     def directions(self) -> tuple[Direction, Direction]:
@@ -150,10 +149,12 @@ def spec_of(graph: Graph, layer: Layer, source: tuple[int, ...], block: int) -> 
     shift = int(done.shift[0]) if len(done.shift) == 1 else TENSOR_SHIFT
     many = len(done.bias) > 1 or layer.weight is not None
     bias = "none" if not done.bias.any() else "place" if done.bias.ndim > 1 else "channel" if many else "one"
+    # Promised is the sign alone: any other bound would give programs of one structure different forms.
+    add = layer.residual
+    add = None if add is None else replace(add, least=0 if least(graph, layer.inputs[-1]) >= 0 else -128)
     common = Spec(
         layer.kind, n, c, h, w, c, out[2], out[3], layer.kernel, layer.stride, layer.pads, bias=bias, bias_bits=bits,
-        shift=shift, low=done.low, high=done.high,
-        residual=None if layer.residual is None else replace(layer.residual, least=least(graph, layer.inputs[-1])),
+        shift=shift, low=done.low, high=done.high, residual=add,
     )
     if layer.kind == "deconv":
         return replace(common, co=out[1], pads=(*layer.pads[:2], 0, 0))

@@ -17,6 +17,7 @@ from autosched.networks import CompiledNetwork, load, network, reference
 from autosched.networks.compare import differences
 from autosched.networks.graph import Layer, Requant
 from autosched.networks.onnx_file import read
+from autosched.networks.programs import spec_of
 from autosched.networks.ranges import least
 from autosched.networks.repack import gathered
 from autosched.networks.residuals import candidates, fused
@@ -285,3 +286,17 @@ def test_what_is_never_negative_is_known_through_views_and_maxima(onnx_models: M
                  Layer("m", "max", ("c",), "m", kernel=(3, 3), pads=(top, 1, 1, 1)), Layer("v", "view", ("m",), "v"))
         assert least(replace(net, steps=steps), "v") == known
     assert least(net, net.inputs[0]) == least(net, "nobody makes it") == -128
+
+
+def test_programs_of_one_structure_promise_the_same(onnx_models: ModuleType, tmp_path: Path) -> None:
+    """Of a residual's other operand the sign alone: a range of its own would give a program another form than its structure's."""
+    b = onnx_models.residual("integer", np.random.default_rng(0))
+    graph = load(saved(b.model(b.last), tmp_path / "net.onnx")).packed
+    graph = fused(graph, candidates(graph))
+    layer = next(x for x in graph.layers if x.residual is not None and any(y.output == x.inputs[-1] for y in graph.layers))
+    for low, promised in ((-128, -128), (-7, -128), (0, 0), (5, 0)):
+        steps = tuple([replace(x, requant=replace(x.requant, low=low), residual=None) if isinstance(x, Layer) and x.requant
+                       and x.output == layer.inputs[-1] else x for x in graph.steps])
+        spec = spec_of(replace(graph, steps=steps), layer, graph.tensors[layer.inputs[0]].shape, 16)
+        assert spec.residual is not None and spec.residual.least == promised
+        assert spec.structure().residual == spec.residual
