@@ -16,7 +16,6 @@ from autosched.ir.expr import Expr, IntImm, all_of, binary, cast, if_then_else, 
 from autosched.ir.stmt import Buffer, PrimFunc, Stmt, make_root, seq
 from autosched.networks.graph import Array, Graph, Layer, Residual
 from autosched.networks.ranges import least, reach
-from autosched.networks.residuals import MOST_IMMEDIATE
 from autosched.networks.tiles import image_of, per_channel, weight_tiles
 from autosched.networks.transposed import Direction, directions
 from autosched.networks.transposed import sums as classes
@@ -78,14 +77,9 @@ class Spec:
 
     def structure(self) -> Spec:
         """The spec whose schedules serve this one: other immediates of the same instructions cost the same cycles."""
-        if self.kind == "max":
-            return self
-        add = self.residual
-        if add is None:
-            return replace(self, shift=USUAL_SHIFT if self.shift > 0 else self.shift, low=0, high=127, bias_bits=16)
-        # Of two clips one may be enough, and a rounding may be too large for an immediate where it comes in in front of a shift.
-        usual = self.shift > 0 and abs(add.bias) << max(self.shift, USUAL_SHIFT) < MOST_IMMEDIATE
-        return replace(self, shift=USUAL_SHIFT if usual else self.shift, bias_bits=16)
+        if self.kind == "max" or self.residual is not None:
+            return self  # which clips a residual sum needs, and where its rounding comes in, is a matter of its immediates
+        return replace(self, shift=USUAL_SHIFT if self.shift > 0 else self.shift, low=0, high=127, bias_bits=16)
 
     @property
     def directions(self) -> tuple[Direction, Direction]:

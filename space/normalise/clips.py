@@ -9,13 +9,13 @@ from __future__ import annotations
 from contextlib import suppress
 
 from autosched.errors import ScheduleError
-from autosched.ir.expr import BinOp, BufferLoad, Call, Expr, int_value
+from autosched.ir.expr import BinOp, BufferLoad, Call, Expr, IntImm, int_value
 from autosched.ir.functor import walk_expr
 from autosched.ir.stmt import BufferStore
 from autosched.lower.normalise import IMM_MAX, IMM_MIN
 from autosched.schedule import Schedule
 from autosched.target import Target
-from space.normalise.blocks import device_blocks, named
+from space.normalise.blocks import device_block, device_blocks, named, store_of
 
 
 def apply(sch: Schedule, target: Target) -> None:
@@ -39,7 +39,9 @@ def apply(sch: Schedule, target: Target) -> None:
             before = {b.name: b.init for b in device_blocks(tried.func)}
             tried.fold_epilogue(tried.get_sblock(made))
             starts = [b.init for b in device_blocks(tried.func) if b.init is not before.get(b.name)]
-            if all(isinstance(s, BufferStore) and _is_copy(s.value) for s in starts):
+            bounds = [e for e in walk_expr(store_of(device_block(tried, made)).value) if isinstance(e, IntImm)]
+            fit = all(IMM_MIN <= e.value <= IMM_MAX for e in bounds)
+            if fit and all(isinstance(s, BufferStore) and _is_copy(s.value) for s in starts):
                 sch.advance_constant(sch.get_sblock(name))
 
 

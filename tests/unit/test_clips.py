@@ -279,6 +279,14 @@ def test_a_constant_that_no_instruction_takes_stays_behind_the_clip() -> None:
         assert ("advance_constant" in steps) == there
 
 
+def test_a_clip_that_no_instruction_takes_stays_as_it_is() -> None:
+    """127 and 32 641 are one more than an immediate operand holds."""
+    for constant, there in ((32640, True), (32641, False)):
+        func = changed(RESIDUAL, (") + 1, 1)", f") + {constant}, 9)"), ("bias[vco, vcb], 8)", "bias[vco, vcb], 0)"))
+        steps = [step.op for step in Space(func, "vta-de10").trace(Space(func, "vta-de10").point()).insts]
+        assert ("advance_constant" in steps) == there
+
+
 # -- clips that later ones make up for -----------------------------------------------------------------------------------
 
 TWICE = '''
