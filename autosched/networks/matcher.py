@@ -10,7 +10,7 @@ import numpy as np
 from autosched.errors import ProgramError
 from autosched.networks.graph import Array, Ints, Layer, Requant, Tensor
 from autosched.networks.onnx_file import File, Node
-from autosched.networks.ranges import prove
+from autosched.networks.ranges import least, prove
 from autosched.networks.scales import Value
 
 COUNTED = ("Conv", "ConvTranspose", "Gemm", "MatMul", "QLinearConv", "QLinearMatMul", "QGemm", "ConvInteger", "MatMulInteger")
@@ -50,11 +50,7 @@ class Found:
 
     def least(self, name: str) -> int:
         """A bound from below of the machine's values of a tensor, from the clip of the layer that makes it."""
-        while (made := next((x for x in self.layers if x.output == name), None)) is not None:
-            if made.requant is not None:
-                return made.requant.low
-            name = made.inputs[0]  # views and pools by maxima make no new values
-        return -128
+        return least(self.layers, name)
 
     def rank_fault(self, name: str) -> str | None:
         """Why an int8 tensor is none that layers take element by element, or None."""

@@ -145,7 +145,7 @@ def spec_of(graph: Graph, layer: Layer, source: tuple[int, ...], block: int) -> 
     bias = "none" if not done.bias.any() else "place" if done.bias.ndim > 1 else "channel" if many else "one"
     # Promised is the sign alone: any other bound would give programs of one structure different forms.
     add = layer.residual
-    add = None if add is None else replace(add, least=0 if least(graph, layer.inputs[-1]) >= 0 else -128)
+    add = None if add is None else replace(add, least=0 if least(graph.layers, layer.inputs[-1]) >= 0 else -128)
     common = Spec(
         layer.kind, n, c, h, w, c, out[2], out[3], layer.kernel, layer.stride, layer.pads, bias=bias, bias_bits=bits,
         shift=shift, low=done.low, high=done.high, residual=add,

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from autosched.errors import ProgramError
-from autosched.networks.graph import Array, Graph, Ints, Layer
+from autosched.networks.graph import Array, Ints, Layer
 
 LIMIT = 1 << 31
 
@@ -50,24 +52,23 @@ def reach(layer: Layer, bias: Ints | None = None) -> Ints:
     return total
 
 
-def least(graph: Graph, tensor: str) -> int:
-    """The least value that an int8 tensor of a network can hold, whatever comes in.
+def least(layers: Sequence[Layer], tensor: str) -> int:
+    """A bound from below of the machine's values of an int8 tensor, from the clip of the layer that makes it.
 
     Args:
-        graph: a network, as imported or as it runs.
+        layers: of a network, or those that are known so far.
         tensor: name of one of its tensors.
     """
-    layer = next((x for x in graph.layers if x.output == tensor), None)
+    layer = next((x for x in layers if x.output == tensor), None)
     if layer is None:
         return -128
     if layer.residual is not None:
         return layer.residual.low
     if layer.requant is not None:
         return layer.requant.low
-    # The same bytes, or the largest of a window of which no part is padding alone.
-    (top, left, bottom, right), (down, across) = layer.pads, layer.kernel
-    same = layer.kind == "view" or (layer.kind == "max" and max(top, bottom) < down and max(left, right) < across)
-    return least(graph, layer.inputs[0]) if same else -128
+    found = least(layers, layer.inputs[0])
+    # Views make no new values, and pools by maxima none but the zeros that they are padded with.
+    return found if layer.kind == "view" or (layer.kind == "max" and not any(layer.pads)) else min(found, 0)
 
 
 def prove(layer: Layer) -> None:
