@@ -158,4 +158,5 @@ def _remove(folder: str, owner: int) -> None:
 
 
 _UNKEPT = _keep()
-event.register("numba:compile", _Compiling())
+COMPILING = _Compiling()
+event.register("numba:compile", COMPILING)

@@ -35,7 +35,10 @@ os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 def pytest_collection_finish(session: pytest.Session) -> None:
     """Tests that were collected stay: the collector of garbage need not look at them again, and seldom at anything."""
     from autosched.child import look_seldom
+    from sim._kernels import COMPILING
 
+    # Which test is the first to need a kernel is up to the order of tests and to numba's cache: it is said to none of them.
+    COMPILING.said = True
     worker = getattr(session.config, "workerinput", None)
     if worker is not None and sys.platform != "win32":
         from kernels import compiled_once, load
