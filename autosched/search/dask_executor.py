@@ -62,6 +62,10 @@ class DaskExecutor:
                 scheme, place = parse_address(self.scheduler)
                 get_backend(scheme)
                 if scheme != "inproc":
+                    # A port that is no number is answered in Python's own words, and one that is too large with a wait.
+                    _, mark, port = place.rpartition(":")
+                    if mark and not (port.isdecimal() and 0 < int(port) < 1 << 16) and not port.endswith("]"):
+                        raise ValueError(f"{port!r} is no port, as the 8786 of tcp://host:8786")
                     parse_host_port(place)
             else:
                 with undisturbed():

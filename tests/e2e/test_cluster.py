@@ -129,6 +129,8 @@ def test_a_worker_of_ones_own_cluster_may_be_killed_while_it_starts(monkeypatch:
 
 @pytest.mark.parametrize(("more", "said"), [
     (["--scheduler", "nonsense"], "no Dask scheduler answers at nonsense: missing port number"),
+    (["--scheduler", "host:bad"], "no Dask scheduler answers at host:bad: 'bad' is no port, as the 8786 of tcp://host:8786"),
+    (["--scheduler", "tcp://host:65536"], "no Dask scheduler answers at tcp://host:65536: '65536' is no port"),
     (["--scheduler", "tcp://127.0.0.1:1"], "no Dask scheduler answers at tcp://127.0.0.1:1"),
     (["--scheduler", "nonsense://x"], "no Dask scheduler answers at nonsense://x"),
     (["--executor", "loky", "--scheduler", "tcp://127.0.0.1:1"], "--scheduler is for --executor dask"),
