@@ -13,9 +13,10 @@ from autosched.cli.exit_codes import Exit
 from autosched.cli.log_commands import best_of
 from autosched.cli.options import Parser, add_format, add_log, add_target, named
 from autosched.cli.tables import number, percent, print_json, print_table, tell
-from autosched.errors import ProgramError, suggest
+from autosched.errors import ProgramError, UnknownNameError, suggest
 
 if TYPE_CHECKING:
+    from autosched.kernel import Kernel
     from autosched.records import BestRecord
     from autosched.report.worth import Step
     from autosched.target import Target
@@ -141,17 +142,41 @@ def _side(text: str, args: argparse.Namespace) -> Side:
     name, places = _places(text)
     if not all(part.strip() for part in (name, *places)):
         raise ProgramError(f"{text!r}: expected WORKLOAD[@TARGET][@LOGDIR], and nothing stands on a side of an @")
-    # A flag holds for both; what follows an @ holds for one.
-    chosen = argparse.Namespace(**{**vars(args), "workload": name})
-    for place in places:
-        if Path(place).is_dir():
-            chosen.log = place
-        else:
-            chosen.target = place
-    task, target, best, kernel = best_of(chosen)
+    name, chosen, (task, target, best, kernel) = _best(text, name, places, args)
     title = f"{name} on {target.name}" + (f", log {chosen.log}" if chosen.log else "")
     found = account(kernel)
     return Side(title, figures(found), of_run(found.stats), (task, target, best))
+
+
+def _best(
+    text: str, name: str, places: list[str], args: argparse.Namespace
+) -> tuple[str, argparse.Namespace, tuple[Workload, Target, BestRecord, Kernel]]:
+    """The workload that an argument names, the flags that hold for it, and its best schedule.
+
+    A layer has the name of its network's file, which may have an @: where one that is shorter names nothing, what follows belongs
+    to it.
+    """
+    from autosched.target import get_target
+
+    # A flag holds for both; what follows an @ holds for one.
+    chosen = argparse.Namespace(**{**vars(args), "workload": name})
+    folders = [place for place in places if Path(place).is_dir()]
+    targets = [place for place in places if place not in folders]
+    chosen.log, chosen.target = [args.log, *folders][-1], [args.target, *targets][-1]
+    try:
+        if len(targets) > 1 or len(folders) > 1:
+            for place in targets:
+                get_target(place)
+            raise ProgramError(f"{text!r}: expected WORKLOAD[@TARGET][@LOGDIR], and two are named of one")
+        return name, chosen, best_of(chosen)
+    except UnknownNameError:
+        if not places:
+            raise
+        try:
+            return _best(text, f"{name}@{places[0]}", places[1:], args)
+        except UnknownNameError:
+            pass
+        raise
 
 
 def _places(text: str) -> tuple[str, list[str]]:

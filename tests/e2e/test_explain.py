@@ -238,6 +238,18 @@ def test_a_schedule_is_compared_with_one_that_its_machine_does_not_hold(tmp_path
     # Behind an @ stands a target, in a path does not.
     assert "target file large.json: no such file" in ran("compare", f"{name}@large.json", name, "--log", "log")[2]
     assert "no file ./p@small.json; did you mean 'small.json'?" in ran("compare", "./p@small.json", name, "--log", "log")[2]
+    assert "two are named of one" in ran("compare", f"{name}@small.json@vta-de10", name, "--log", "log")[2]
+
+
+def test_a_layer_of_a_file_with_an_at_in_its_name_is_compared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    layer = replace(workload("dense:m=1,k=32,n=32,bias=0,tail=cast"), name="net@2.c1", recipe=None)
+    with brief_breeding():
+        tune(layer, "vta-de10", trials=1, jobs=1, log="log", sampler="draft")
+    code, out, err = ran("compare", "net@2.c1@vta-de10", "net@2.c1@log", "--log", "log")
+    assert (code, err) == (Exit.OK, "") and out.count("net@2.c1 on vta-de10, log log") == 2
+    assert "unknown target '3.c1'" in ran("compare", "net@3.c1", "net@2.c1", "--log", "log")[2]
+    assert "unknown target '3.c1'" in ran("compare", "t2@3.c1@vta-de10", "net@2.c1", "--log", "log")[2]
 
 
 def test_logs_are_compared_workload_by_workload(log: Path, tmp_path: Path) -> None:
