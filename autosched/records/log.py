@@ -185,7 +185,9 @@ class Log:
     def writer(self, run: Run) -> Writer:
         """A writer into this log; use it as a context manager. This log does not read what it writes."""
         task = run.workload, run.hardware
-        behind = max((began for claim, (_, began) in self._withdrawn.items() if claim[:2] == task), default="")
+        # Whoever has read what somebody says of a schedule has the last word on it: to find it good again, or to withdraw it.
+        said = [began for claim, (_, began) in self._withdrawn.items() if claim[:2] == task]
+        behind = max([*said, *(best.began for best in self._bests.get(task, ()))], default="")
         return _OwnWriter(self.directory, run, self._own, behind)
 
     def trials(

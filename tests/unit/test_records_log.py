@@ -258,6 +258,12 @@ def test_a_clock_that_is_slow_makes_no_run_earlier_than_what_it_has_read(began: 
     (tmp_path / "other.jsonl").write_text(run_line(withdrawn.of) + best_line(withdrawn, HEAD))
     write(tmp_path, replace(BEST, verified=True))
     assert [b.verified for b in Log.open(tmp_path).bests(W, H)] == [True] * heard
+    # Nor the one that withdraws what it has read.
+    checked = replace(withdrawn, verified=True, reason="")
+    (tmp_path / "sure").mkdir()
+    (tmp_path / "sure" / "other.jsonl").write_text(run_line(checked.of) + best_line(checked, HEAD))
+    write(tmp_path / "sure", replace(BEST, verified=False, reason="mismatch"))
+    assert bool(Log.open(tmp_path / "sure").bests(W, H)) != heard
     # What holds for one program says nothing of the runs of others.
     other = write(tmp_path, run=replace(RUN, workload="e" * 64))
     assert not other.name.startswith("2099")
