@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from math import prod
 from pathlib import Path
@@ -271,6 +271,15 @@ def _no_text(message: Message) -> bytes | None:
     return None
 
 
+def _with_inner(nodes: Iterable[NodeProto]) -> Iterator[NodeProto]:
+    """Nodes with those of the graphs that they hold."""
+    for node in nodes:
+        yield node
+        for a in node.attribute:
+            for graph in ([a.g] if a.HasField("g") else a.graphs):
+                yield from _with_inner(graph.node)
+
+
 def _inlined(model: ModelProto, where: str) -> ModelProto:
     """A model with the nodes of its own functions in place of those that call them."""
     import onnx
@@ -286,11 +295,14 @@ def _inlined(model: ModelProto, where: str) -> ModelProto:
             what = "calls itself" if name in outer else f"is called by {MAX_CALLS} others, one inside the other"
             raise ProgramError(f"{where}: function {name[1]!r} {what}; export the model without functions")
         if name not in sizes:
-            calls = [(n.domain, n.op_type) for n in bodies[name]]
-            sizes[name] = sum(size(c, (*outer, name)) if c in bodies else 1 for c in calls)
+            sizes[name] = total(bodies[name], (*outer, name))
         return sizes[name]
 
-    count = sum(size((n.domain, n.op_type), ()) if (n.domain, n.op_type) in bodies else 1 for n in model.graph.node)
+    def total(nodes: Iterable[NodeProto], outer: tuple[tuple[str, str], ...]) -> int:
+        calls = [(n.domain, n.op_type) for n in _with_inner(nodes)]
+        return sum(size(call, outer) if call in bodies else 1 for call in calls)
+
+    count = total(model.graph.node, ())
     if count > MAX_NODES:
         raise ProgramError(f"{where}: {count} nodes, with those of its functions; at most {MAX_NODES} are read")
     try:

@@ -67,6 +67,21 @@ def functions(*bodies: str, opset: int = 17) -> Change:
     return change
 
 
+def branches(levels: int) -> Change:
+    """``functions`` of which each calls the next in both branches of an If."""
+    def change(model: Any, b: Any) -> None:
+        from onnx import helper
+
+        functions(*["Relu"] * levels)(model, b)
+        for k, body in enumerate(model.functions[:-1]):
+            call = helper.make_node(f"f{k + 1}", ["a"], ["r"], domain="own")
+            graph = helper.make_graph([call], "branch", [], [helper.make_tensor_value_info("r", 1, None)])
+            del body.node[:]
+            body.node.append(helper.make_node("If", ["a"], ["r"], then_branch=graph, else_branch=graph))
+
+    return change
+
+
 def odd_scale(model: Any, b: Any) -> None:
     from onnx import numpy_helper
 
@@ -161,6 +176,7 @@ def wrong_shape(model: Any, b: Any) -> None:
     (functions("Relu f1", "f0"), ("function 'f0' calls itself", "export the model without functions")),
     (functions(*[f"f{k + 1}" for k in range(50)], "Relu"), ("function 'f50' is called by 50 others",)),
     (functions(*[f"f{k + 1} f{k + 1}" for k in range(15)], "Relu"), ("32773 nodes, with those of its functions", "at most")),
+    (branches(30), ("nodes, with those of its functions; at most",)),
     (cut, ("damaged", "nowhere")),
     (wrong_shape, ("shapes do not fit",)),
 ])
