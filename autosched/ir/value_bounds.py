@@ -102,7 +102,7 @@ class ValueBounds:
         Nor of what other blocks write as well: what those store, nobody has bounded.
 
         Args:
-            block: of the function.
+            block: of the function; it runs for all of its iterators.
         """
         store, init = block.body, block.init
         update = update_of(store) if isinstance(store, BufferStore) else None
@@ -120,7 +120,7 @@ class ValueBounds:
         else:
             pick = min if op == "min" else max
             made = pick(first[0], low), pick(first[1], high)
-        promised = self._promised(store.buffer)
+        promised = None if _is_whole(store, dom) else self._promised(store.buffer)
         # Elements of a parameter that the block does not come to hold what came in.
         self.know(store.buffer, made if promised is None else hull(made, promised))
 
@@ -154,6 +154,17 @@ class ValueBounds:
 
         found = next((values(c) for c in self.func.constants if c.buffer is buffer), None)
         return None if found is None or not found.size else (int(found.min()), int(found.max()))
+
+
+def _is_whole(store: BufferStore, dom: Mapping[Var, Range]) -> bool:
+    """Whether a store by iterators comes to every element of its buffer."""
+    found: set[Var] = set()
+    for index, extent in zip(store.indices, store.buffer.shape):
+        r = dom.get(index) if isinstance(index, Var) and index not in found else None
+        if r is None or r.extent != extent or not (isinstance(r.min, IntImm) and r.min.value == 0):
+            return False
+        found |= {index} if isinstance(index, Var) else set()
+    return True
 
 
 def _collect(
