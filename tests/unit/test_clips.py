@@ -215,8 +215,8 @@ def test_any_two_shifts(shift: int, low: int, high: int, constant: int, then: in
     ((("* 4 +", "* 2 +"),), "form"),  # two terms are no multiples
     ((("R[vi] + T.Cast", "R[vi] * 4 + T.Cast"),), "form"),  # none is left
     ((("R[vi] + T.Cast", "R[15 - vi] + T.Cast"),), None),
-    ((("A[vi], 4)", "A[vi], 29)"),), None),
-    ((("A[vi], 4)", "A[vi], 30)"),), "range"),  # 32 positions
+    ((("A[vi], 4)", "A[vi], 29)"), ("+ 3, 2", ", 2")), None),
+    ((("A[vi], 4)", "A[vi], 30)"), ("+ 3, 2", ", 2")), "range"),  # 32 positions
     # The sum itself may not wrap around: 127 * 4 comes on top.
     (((", 100)", f", {2**31 - 1 - 127 * 4})"), *WIDE), None),
     (((", 100)", f", {2**31 - 127 * 4})"), *WIDE), "form"),
@@ -277,6 +277,20 @@ def test_a_constant_that_no_instruction_takes_stays_behind_the_clip() -> None:
         space = Space(func, "vta-de10")
         steps = [step.op for step in space.trace(space.point()).insts]
         assert ("advance_constant" in steps) == there
+
+
+@pytest.mark.parametrize(("shifted", "target", "shifts", "constant"), [
+    (True, "vta-de10", True, False),  # the constant went with the shift
+    (False, "vta-de10", False, True),  # one shift stays one
+    (False, "vta-de10-portable", False, False),  # no copy brings it in
+])
+def test_what_saves_an_operation_is_done(shifted: bool, target: str, shifts: bool, constant: bool) -> None:
+    own = "sums[vn, vco, vy, vx, vnb, vcb] + bias[vco, vcb]"
+    func = changed(RESIDUAL, ("vx, vnb, vcb]) + 1, 1)", "vx, vnb, vcb]) * 2 + 1, 1)"), (
+        f"T.shift_right(\n                {own}, 8)", f"T.shift_right({own}, 8)" if shifted else own))
+    space = Space(func, target)
+    steps = {step.op for step in space.trace(space.point()).insts}
+    assert ("advance_shift" in steps, "advance_constant" in steps) == (shifts, constant)
 
 
 def test_a_clip_that_no_instruction_takes_stays_as_it_is() -> None:
@@ -369,6 +383,14 @@ def test_a_clip_inside_another_value_of_the_block() -> None:
     assert "C[vi] = T.min(T.max(A[vi], -20) * 2, 150)" in sch.script()
     with refused(ScheduleError, "form"):
         sch.drop_clip("C")
+
+
+def test_a_clip_that_also_says_what_is_read_stays() -> None:
+    """Its value has no say where the last word is 250, but without it elements would be read that are not there."""
+    func = changed(ONE, ("-5000, 5000", "0, 20"), ('T.min(T.max(T.shift_right(A[vi], 4), -20), 100) + T.Cast("int32", E[vi]) + 3',
+                         'T.min(T.min(A[vi], 3) * 200 + T.Cast("int32", E[T.min(A[vi], 3)]), 250)'))
+    with refused(ScheduleError, "form"):
+        Schedule(func).drop_clip("C")
 
 
 def test_a_residual_that_is_never_negative_is_clipped_once() -> None:
