@@ -59,7 +59,7 @@ def copy(source: str | Path, path: str | Path) -> None:
         OSError: one of them cannot be read or written.
     """
     with open(source, "rb") as file:
-        _write(path, pieces(file))
+        write_pieces(path, pieces(file))
 
 
 def pieces(file: BinaryIO) -> Iterator[bytes]:
@@ -79,12 +79,7 @@ def write_bytes(path: str | Path, data: bytes) -> None:
     Raises:
         OSError: it cannot be written; ``filename`` is ``path``.
     """
-    _write(path, (data,))
-
-
-def write_pieces(path: str | Path, contents: Iterable[bytes]) -> None:
-    """``write_bytes`` of what no memory need hold."""
-    _write(path, contents)
+    write_pieces(path, (data,))
 
 
 def write_text(path: str | Path, text: str) -> None:
@@ -92,16 +87,17 @@ def write_text(path: str | Path, text: str) -> None:
     write_bytes(path, text.encode("utf-8"))
 
 
-def _write(path: str | Path, pieces: Iterable[bytes]) -> None:
+def write_pieces(path: str | Path, contents: Iterable[bytes]) -> None:
+    """``write_bytes`` of what no memory need hold."""
     try:
         real = os.path.realpath(path)  # fails where the working directory has gone
         if os.path.islink(real):  # what is left where links lead round
             raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
         if os.path.exists(real) and not os.path.isfile(real):
             with open(real, "wb") as file:
-                file.writelines(pieces)
+                file.writelines(contents)
             return
-        _replace(real, pieces)
+        _replace(real, contents)
     except OSError as error:
         raise OSError(error.errno, error.strerror, str(path)) from None
 

@@ -10,7 +10,7 @@ import numpy as np
 from autosched.errors import ProgramError
 from autosched.networks.graph import Array, Ints, Layer, Requant, Tensor
 from autosched.networks.onnx_file import File, Node
-from autosched.networks.ranges import least, prove
+from autosched.networks.ranges import prove
 from autosched.networks.scales import Value
 
 COUNTED = ("Conv", "ConvTranspose", "Gemm", "MatMul", "QLinearConv", "QLinearMatMul", "QGemm", "ConvInteger", "MatMulInteger")
@@ -47,10 +47,6 @@ class Found:
             known = Tensor(name, self.file.shapes[name], self.file.dtypes[name], exponent, zero)
             self.tensors[name] = known
         return known
-
-    def least(self, name: str) -> int:
-        """A bound from below of the machine's values of a tensor, from the clip of the layer that makes it."""
-        return least(self.layers, name)
 
     def rank_fault(self, name: str) -> str | None:
         """Why an int8 tensor is none that layers take element by element, or None."""

@@ -9,6 +9,7 @@ import numpy as np
 from autosched.networks.graph import Array, Ints, Layer
 from autosched.networks.matcher import Found, requant
 from autosched.networks.onnx_file import Node
+from autosched.networks.ranges import least
 from autosched.networks.scales import Value
 from autosched.networks.transposed import directions
 
@@ -161,6 +162,6 @@ def max_layer(found: Found, node: Node, value: Value) -> Layer | str:
     if isinstance(sizes, str):
         return sizes
     stride, pads = sizes
-    if any(pads) and found.least(value.tensor) < 0:
+    if any(pads) and least(found.layers, value.tensor) < 0:
         return "it is padded and its input may be below zero: the machine pads with zeros"
     return Layer(node.name, "max", (value.tensor,), "", kernel=(kernel[0], kernel[1]), stride=stride, pads=pads)

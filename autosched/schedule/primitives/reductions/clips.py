@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from autosched.ir.expr import BinOp, BufferData, BufferLoad, Call, Cast, Expr, Var, bits, const, int_value
 from autosched.ir.functor import expr_children, stmt_exprs, walk, walk_expr
-from autosched.ir.patterns import choice_of
+from autosched.ir.patterns import choice_of, operands
 from autosched.ir.region import with_access
 from autosched.ir.stmt import Block, Buffer, BufferStore, Range, Stmt
 from autosched.ir.value_bounds import Interval, ValueBounds, dtype_bounds
@@ -24,6 +24,7 @@ from autosched.schedule.primitives.reductions.zero_terms import Replaced
 
 NUMBER = "int32"
 _Ranges = Callable[[Expr], Interval]  # what an expression is between
+_Places = Callable[[Expr, _Ranges], list["_Place"]]  # where a value adds or shifts what may go further in front
 
 
 class Clips(ScheduleBase):
@@ -119,13 +120,7 @@ class Clips(ScheduleBase):
                     C[vi] = T.shift_right(R[vi] + T.Cast("int32", D[vi]), 1)
         """
         assert isinstance(block, BlockRV)
-        state, realize = self.block_at(block)
-        try:
-            table, made = _advanced(state, realize.block, _constants)
-        except Refusal as r:
-            self.refuse(r.reason, r.marks, r.hint, state, code=r.code)
-        self.commit_nodes(state, table)
-        return self.block_rv(made)
+        return self._advance(block, _constants)
 
     @primitive
     def advance_shift(self, block: BlockRV | str) -> BlockRV:
@@ -171,9 +166,12 @@ class Clips(ScheduleBase):
                     C[vi] = R[vi] + T.Cast("int32", D[vi])
         """
         assert isinstance(block, BlockRV)
+        return self._advance(block, _shifts)
+
+    def _advance(self, block: BlockRV, places: _Places) -> BlockRV:
         state, realize = self.block_at(block)
         try:
-            table, made = _advanced(state, realize.block, _shifts)
+            table, made = _advanced(state, realize.block, places)
         except Refusal as r:
             self.refuse(r.reason, r.marks, r.hint, state, code=r.code)
         self.commit_nodes(state, table)
@@ -199,9 +197,7 @@ class _Place:
     shift: int = 0
 
 
-def _advanced(
-    state: State, block: Block, places: Callable[[Expr, _Ranges], list[_Place]]
-) -> tuple[dict[int, Stmt | None], Block]:
+def _advanced(state: State, block: Block, places: _Places) -> tuple[dict[int, Stmt | None], Block]:
     """The blocks in place of others, by identity, and the one of them that adds the constant, or shifts.
 
     Args:
@@ -285,11 +281,11 @@ def _constants(value: Expr, between: _Ranges) -> list[_Place]:
 
 def _terms(value: Expr) -> list[Expr]:
     """What a value is the sum of; what is taken away that is no constant is part of a term."""
-    if isinstance(value, BinOp) and value.op == "+":
-        return [*_terms(value.a), *_terms(value.b)]
-    if isinstance(value, BinOp) and value.op == "-" and (by := int_value(value.b)) is not None:
-        return [*_terms(value.a), const(-by, value.dtype)]
-    return [value]
+    found: list[Expr] = []
+    for part in operands(value, "+"):
+        by = int_value(part.b) if isinstance(part, BinOp) and part.op == "-" else None
+        found += [part] if by is None or not isinstance(part, BinOp) else [*_terms(part.a), const(-by, part.dtype)]
+    return found
 
 
 def _unscaled(value: Expr) -> tuple[Expr, int]:

@@ -9,7 +9,7 @@ from math import prod
 from autosched.ir.expr import BinOp, BufferLoad, Call, Expr, Var, as_expr, int_value, intrin
 from autosched.ir.functor import free_vars, substitute, walk_expr
 from autosched.ir.patterns import loads_from
-from autosched.ir.region import block_access
+from autosched.ir.region import with_access
 from autosched.ir.stmt import Block, BlockRealize, Buffer, BufferStore, Stmt
 from autosched.ir.value_bounds import ValueBounds, dtype_bounds
 from autosched.schedule.analysis.dependence import names, reduce_iters, scope_of, uncovered
@@ -130,15 +130,6 @@ def _fold(state: State, realize: BlockRealize) -> Stmt:
     body = state.rewrite(table)
     _available(state.with_body(body), first, addend, block)
     return body
-
-
-def with_access(block: Block) -> Block:
-    """A block with its regions worked out again, in the old order as far as they were there."""
-    sides = []
-    for declared, access in zip((block.reads, block.writes), block_access(block)):
-        order = {r.buffer: k for k, r in enumerate(declared)}
-        sides.append(tuple(sorted(access, key=lambda r, order=order: order.get(r.buffer, len(order)))))  # type: ignore[misc]
-    return replace(block, reads=sides[0], writes=sides[1])
 
 
 def _pattern(state: State, scope: Block, block: Block, value: Expr) -> _Epilogue:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 
 from autosched.ir.expr import BinOp, BufferLoad, Call, Cast, Expr, IntImm, Var, const, int_value, intrin
 from autosched.ir.functor import all_exprs, free_vars, substitute, walk_expr
+from autosched.ir.region import with_access
 from autosched.ir.stmt import Block, BlockRealize, Buffer, BufferStore, Ident, IterVar, Range, SeqStmt, Stmt
 from autosched.ir.value_bounds import ValueBounds, dtype_bounds
 from autosched.schedule.analysis.dependence import is_output, names, reduce_iters, scope_of, uncovered
@@ -15,7 +16,7 @@ from autosched.schedule.kit.nests import own_nest
 from autosched.schedule.kit.primitive import primitive
 from autosched.schedule.kit.refusal import Refusal
 from autosched.schedule.kit.state import State
-from autosched.schedule.primitives.reductions.fold import partial_sums, with_access
+from autosched.schedule.primitives.reductions.fold import partial_sums
 from autosched.schedule.primitives.reductions.zero_terms import Replaced
 
 NARROW = "int8"
