@@ -96,6 +96,14 @@ def changed(text: str, *pairs: tuple[str, str]) -> PrimFunc:
     return found
 
 
+def require_equal(func: PrimFunc, sch: Schedule, seed: int) -> None:
+    """Both compute the same of values in the ranges that the programs declare."""
+    rng = np.random.default_rng(seed)
+    arrays = [rng.integers(-5000, 5001, 16).astype("int32"), rng.integers(-128, 128, 16).astype("int8"), np.zeros(16, "int32")]
+    wanted = run(func, *[a.copy() for a in arrays])["C"]
+    assert np.array_equal(run(sch.func, *arrays)["C"], wanted)
+
+
 def test_the_constant_goes_to_the_stage_before(verify_trace_roundtrip: Verify, same: Same) -> None:
     func = changed(STAGES)
     sch = Schedule(func)
@@ -137,10 +145,7 @@ def test_any_shift_clip_and_multiple(shift: int, low: int, high: int, constant: 
             sch.advance_constant("C")
         return
     sch.advance_constant("C")
-    rng = np.random.default_rng(seed)
-    arrays = [rng.integers(-5000, 5001, 16).astype("int32"), rng.integers(-128, 128, 16).astype("int8"), np.zeros(16, "int32")]
-    wanted = run(func, *[a.copy() for a in arrays])["C"]
-    assert np.array_equal(run(sch.func, *arrays)["C"], wanted)
+    require_equal(func, sch, seed)
 
 
 @pytest.mark.parametrize(("pairs", "code"), [
@@ -204,10 +209,7 @@ def test_any_two_shifts(shift: int, low: int, high: int, constant: int, then: in
             sch.advance_shift("C")
         return
     sch.advance_shift("C")
-    rng = np.random.default_rng(seed)
-    arrays = [rng.integers(-5000, 5001, 16).astype("int32"), rng.integers(-128, 128, 16).astype("int8"), np.zeros(16, "int32")]
-    wanted = run(func, *[a.copy() for a in arrays])["C"]
-    assert np.array_equal(run(sch.func, *arrays)["C"], wanted)
+    require_equal(func, sch, seed)
 
 
 @pytest.mark.parametrize(("pairs", "code"), [
