@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import re
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -172,10 +173,8 @@ def _best(
     except UnknownNameError:
         if not places:
             raise
-        try:
+        with suppress(UnknownNameError):  # what the shortest lacks is said
             return _best(text, f"{name}@{places[0]}", places[1:], args)
-        except UnknownNameError:
-            pass
         raise
 
 
@@ -204,7 +203,8 @@ def _decisions(one: Side, two: Side) -> list[Step]:
     (task, target, first), (other, machine, second) = one.schedule, two.schedule
     if task.key != other.key:
         return []
-    space, theirs = Space(task.func, target), Space(other.func, machine)
+    space = Space(task.func, target)
+    theirs = space if machine == target else Space(other.func, machine)
     # What fits the second machine need not fit the first, and has decisions that are worth something there all the same.
     alike = space.names == theirs.names and _forms(space) == _forms(theirs)
     here, there = decided(space, first)[0], decided(theirs if alike else space, second)[0]
