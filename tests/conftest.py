@@ -26,7 +26,9 @@ if TYPE_CHECKING:
 # What is imported, collected and compiled from here on stays: looking for garbage meanwhile took a third of the time.
 gc.disable()
 # No test depends on time: a busy or a cold machine is no failure.
-settings.register_profile("house", deadline=None)
+# Nor on luck: each run draws the same, and ``--hypothesis-profile fuzz`` others.
+settings.register_profile("house", deadline=None, derandomize=True)
+settings.register_profile("fuzz", deadline=None)
 settings.load_profile("house")
 # Tests start some hundred interpreters: where bytecode is not kept, as in many containers, each compiles all modules anew.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
@@ -49,6 +51,13 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     gc.freeze()
     look_seldom()
     gc.enable()
+
+
+def pytest_runtest_setup() -> None:
+    """Each test draws the same networks and images, whatever ran before it."""
+    written = sys.modules.get("written_networks")
+    if written is not None:
+        written.RNG.bit_generator.state = written.START
 
 
 def pytest_sessionfinish() -> None:

@@ -224,7 +224,7 @@ def float_net(file: File) -> FloatNet:
             (source,) = whole.operands(node, node.inputs[:1])
             whole.note(out, _Scaled.of(node, 1), file.dtypes[node.inputs[0]])
             end = _saturation(net, file, node, node.inputs[1:3])
-            same[out] = source if end is None else _clipped(net, node, end, source)
+            same[out] = whole.saturated(node, source) if end is None else _clipped(net, node, end, source)
         elif node.op == "DequantizeLinear":
             # A name of its own: the quantized network that is written next has a tensor of this one.
             same[out] = whole.dequantized(node, 0, f"{out}:float")
@@ -369,6 +369,30 @@ class _Integers:
             x = self._op(node, "Sub", tensor, kind, x, zero)
         return self._op(node, "Mul", tensor, kind, x, scale)
 
+    def saturated(self, node: Node, source: str) -> str:
+        """A float between the ends of a quantizer that has several scales, or computes them: no two numbers say where."""
+        tensor, scaled = node.outputs[0], _Scaled.of(node, 1)
+        dtype, kind = np.dtype(self.file.dtypes[tensor]), self.file.dtypes[node.inputs[0]]
+        if dtype.kind not in "iu":
+            return source
+        known = self.net.constants
+        x, ends = source, np.iinfo(dtype)
+        for op, end in (("Max", ends.min), ("Min", ends.max)):
+            if scaled.scale in known and (not scaled.zero or scaled.zero in known):
+                scale, zero = self._numbers(node, scaled, tensor)
+                x = self._op(node, op, tensor, kind, x, (end - zero) * scale)
+                continue
+            if any(t and prod(self.file.shapes[t]) > 1 for t in (scaled.scale, scaled.zero)):
+                raise node.refuse(f"{scaled.scale!r} is computed while it runs, for each channel", WAY)
+            if not scaled.zero or scaled.zero in known:
+                far: Array | str = end - self._numbers(node, replace(scaled, scale=""))[1]
+            else:
+                zeros = self._op(node, "Cast", scaled.zero, kind, self.same.get(scaled.zero, scaled.zero), to=kind)
+                far = self._op(node, "Add", scaled.zero, kind, self._op(node, "Neg", scaled.zero, kind, zeros), np.array(end))
+            edge = self._op(node, "Mul", scaled.scale, kind, self.same.get(scaled.scale, scaled.scale), far)
+            x = self._op(node, op, tensor, kind, x, edge)
+        return x
+
     def integers(self, node: Node, tensor: str) -> str:
         """The integers that a quantizer makes, for an operator that does not do with floats."""
         if tensor not in self.made:
@@ -397,12 +421,15 @@ class _Integers:
             found.append(value.astype(np.float64).reshape(spread))
         return found[0], found[1]
 
-    def _op(self, node: Node, op: str, tensor: str, kind: str, x: str, *constants: Array, to: str = "") -> str:
+    def _op(self, node: Node, op: str, tensor: str, kind: str, x: str, *others: Array | str, to: str = "") -> str:
         """A plain operator beside a tensor of the file, whose result is of a type; constants are of it, too."""
         from onnx import helper
 
         net, names = self.net, [x]
-        for value in constants:
+        for value in others:
+            if isinstance(value, str):
+                names.append(value)
+                continue
             names.append(net.names.free(f"{tensor}:{op.lower()}:by"))
             net.constants[names[-1]] = value.astype(kind)
         given = (helper.make_attribute("to", helper.np_dtype_to_tensor_dtype(np.dtype(to))),) if to else ()

@@ -43,7 +43,7 @@ from autosched.ir.stmt import (
 )
 
 INTS = ("int8", "uint8", "int16", "int32", "uint32", "int64")
-RELAXED = settings(max_examples=110, suppress_health_check=list(HealthCheck), derandomize=True)
+RELAXED = settings(max_examples=110, suppress_health_check=list(HealthCheck))
 
 
 class Builder:

@@ -93,7 +93,7 @@ def agrees(data: st.DataObject, vta_schedules: ModuleType) -> None:
     vta_schedules.verify(graph(choose), choose(TARGETS))
 
 
-@settings(max_examples=30, suppress_health_check=list(HealthCheck), derandomize=True)
+@settings(max_examples=30, suppress_health_check=list(HealthCheck))
 @given(data=st.data())
 def test_graphs(vta_schedules: ModuleType, data: st.DataObject) -> None:
     agrees(data, vta_schedules)

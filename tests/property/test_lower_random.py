@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 TARGETS = ("vta-de10", "vta-de10-portable", "vta-fsim", "vta-ultra96")
-FEW = settings(max_examples=20, suppress_health_check=list(HealthCheck), derandomize=True)
+FEW = settings(max_examples=20, suppress_health_check=list(HealthCheck))
 MANY = settings(max_examples=1000, suppress_health_check=list(HealthCheck))
 
 

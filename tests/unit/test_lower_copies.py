@@ -78,7 +78,7 @@ def test_padding(
     vta_schedules.verify(padded(h, w, pads, tile), target)
 
 
-@settings(max_examples=25, derandomize=True)
+@settings(max_examples=25)
 @given(
     size=st.tuples(st.integers(1, 6), st.integers(1, 6)), pads=st.tuples(*[st.integers(0, 18)] * 4),
     tile=st.tuples(st.integers(1, 20), st.integers(1, 20)), dma=st.sampled_from(["merge", "rows", "strided"]),
@@ -167,7 +167,7 @@ def test_rows_of_several_planes_join_where_the_last_tile_has_fewer(
         vta_schedules.verify(func, target)
 
 
-@settings(max_examples=25, derandomize=True)
+@settings(max_examples=25)
 @given(
     count=st.integers(1, 7), tile=st.integers(1, 4), size=st.tuples(st.integers(1, 4), st.integers(1, 5)), part=st.integers(1, 5),
     target=st.sampled_from(TARGETS),
@@ -201,7 +201,7 @@ def moved(rows: dma.Rows) -> set[tuple[int, int, int]]:
     return found
 
 
-@settings(max_examples=400, derandomize=True)
+@settings(max_examples=400)
 @given(data=st.data())
 def test_joined_dmas_move_the_same_elements(data: st.DataObject) -> None:
     """DMAs of which most begin where one could go on: with its rows, or as far from it as it is from the one before."""

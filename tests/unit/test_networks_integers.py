@@ -15,7 +15,7 @@ from autosched.networks import load, reference
 from autosched.networks.quantize import quantize
 
 X = (4, 8, 6, 6)
-WEIGHTS = (0.2 * RNG.standard_normal((8, 8, 3, 3))).astype(np.float32)
+WEIGHTS = (0.2 * np.random.default_rng(3).standard_normal((8, 8, 3, 3))).astype(np.float32)
 SCALE, ZERO = np.float32(0.05), np.uint8(100)
 Middle = Callable[[Net, str], str]
 
@@ -109,7 +109,36 @@ def test_a_scale_that_is_computed_makes_no_integers(tmp_path: Path) -> None:
     most = n.op("Div", n.op("ReduceMax", "i", keepdims=0), n.fixed(np.float32(127)))
     x = n.op("QuantizeLinear", "i", most, n.fixed(np.int8(0)))
     y = n.op("DequantizeLinear", x, most, n.fixed(np.int8(0)))
-    assert "Round" not in one(tmp_path, n, y)
+    images = RNG.standard_normal(X).astype(np.float32)
+    images[0, 0] = -4  # behind where it saturates
+    host = one(tmp_path, n, y, images=images)
+    assert "Round" not in host
+    assert host.count("Max") == host.count("Min") == 1
     again = n.op("DequantizeLinear", n.op("Relu", x), most, n.fixed(np.int8(0)))
     with pytest.raises(ProgramError, match=f"'{most}' is computed while it runs; quantize the float network"):
         one(tmp_path, n, again)
+
+
+@pytest.mark.parametrize("computed", [(), (0,), (1,), (0, 1)])
+def test_a_quantizer_that_saturates_where_no_number_says_is_a_clip(computed: tuple[int, ...], tmp_path: Path) -> None:
+    n = Net()
+    pair = [n.fixed(np.float32(0.02)), n.fixed(np.int8(20))]
+    nothing = n.op("ReduceSum", n.op("Mul", "i", n.fixed(np.float32(0))), keepdims=0)
+    for k in computed:
+        as_wide = nothing if k == 0 else n.op("Cast", nothing, to=3)
+        pair[k] = n.op("Add", pair[k], as_wide)
+    x = n.op("QuantizeLinear", "i", *pair)
+    if not computed:  # of each channel
+        pair = [n.fixed(np.linspace(0.01, 0.03, 8).astype(np.float32)), n.fixed(np.arange(-20, 20, 5).astype(np.int8))]
+        x = n.op("QuantizeLinear", "i", *pair, axis=1)
+    host = one(tmp_path, n, n.op("DequantizeLinear", x, *pair, axis=1))
+    assert host.count("Max") == host.count("Min") == 1
+    assert "Round" not in host
+
+
+def test_ends_that_are_computed_for_each_channel_are_refused(tmp_path: Path) -> None:
+    n = Net()
+    scales = n.op("ReduceMax", "i", axes=[0, 2, 3], keepdims=0)
+    x = n.op("QuantizeLinear", "i", scales, n.fixed(np.zeros(8, np.int8)), axis=1)
+    with pytest.raises(ProgramError, match=f"'{scales}' is computed while it runs, for each channel; quantize the float"):
+        one(tmp_path, n, n.op("DequantizeLinear", x, scales, n.fixed(np.zeros(8, np.int8)), axis=1))
