@@ -9,7 +9,7 @@ import pytest
 from refusals import refused
 
 from autosched.errors import ScheduleError
-from autosched.ir.interp import run
+from autosched.ir.interp import random_inputs, run
 from autosched.measure import Candidate, measure
 from autosched.schedule import Schedule
 from autosched.script import parse
@@ -41,6 +41,23 @@ def test_blockize_of_a_guarded_block_computes_the_same(guard: str, loop: int, pr
     sch.blockize(sch.get_loops("c")[loop], preserve_unit_iters=preserve)
     run(sch.func, a, found)
     assert np.array_equal(found, expected)
+
+
+@pytest.mark.parametrize("behind", [1, 3])
+def test_an_iterator_that_starts_behind_its_loop_keeps_its_offset(behind: int) -> None:
+    func = parse(f"""
+@T.prim_func
+def f(A: T.Buffer((8, 6), "int32"), C: T.Buffer((8, 5, 6), "int32")):
+    for i, j, k in T.grid({8 + behind}, 5, 6):
+        with T.block("c"):
+            vi = T.axis.spatial(8, i - {behind})
+            vj, vk = T.axis.remap("SS", [j, k])
+            T.where({behind} <= i and 5 <= i + j * 2)
+            C[vi, vj, vk] = A[vi, vk] * 3 + vi
+""")
+    sch = Schedule(func)
+    sch.blockize(sch.get_loops("c")[2])
+    assert np.array_equal(run(func, *random_inputs(func, 0)), run(sch.func, *random_inputs(func, 0)))
 
 
 def test_a_condition_on_both_sides_is_refused() -> None:

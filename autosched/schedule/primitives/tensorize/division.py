@@ -163,7 +163,7 @@ def _from_zero(
         if not analyzer.can_prove_equal(value, high.value * low.extent + low.value):
             return False
         for part in (high, low):
-            if not analyzer.can_prove(part.value < part.extent):
+            if not (analyzer.can_prove(part.value < part.extent) and analyzer.can_prove(part.value >= 0)):
                 return False
     return True
 
