@@ -61,6 +61,7 @@ from autosched.schedule.primitives.reductions.spreading import Spreading
 from autosched.schedule.primitives.reductions.stages import Stages
 from autosched.schedule.primitives.reductions.stores import StoreBlocks
 from autosched.schedule.primitives.reductions.terms import Terms
+from autosched.schedule.primitives.reductions.trimming import Trimming
 from autosched.schedule.primitives.reductions.units import UnitAxes
 from autosched.schedule.primitives.reductions.values import Values
 from autosched.schedule.primitives.reductions.versions import Versions
@@ -75,7 +76,7 @@ from sim.markup import listing
 
 class Schedule(
     Lookup, Pieces, Kinds, ReindexCache, CacheIndex, ComputeAt, Recomputing, Inlining, Reductions, Blockizing, Tensorizing,
-    Notes, Sampling, Layout, Reindex, ZeroTerms, Folding, Clips, Raising, Factoring, PadEinsum,
+    Notes, Sampling, Layout, Reindex, ZeroTerms, Trimming, Folding, Clips, Raising, Factoring, PadEinsum,
     DecomposePadding, Rolling, Access, CopyAt, HostStages, PadBlocks, Stages, Diagonals, Digits, Widening, NeutralTerms,
     PlainForms, Windows, Overlaps, Fission, Values, Offsets, Places, Negation, Minus, Doubling, Bits, Spreading, UnitAxes, Parts,
     PlaceLimits, Versions, Conditions, StoreBlocks, Expansion,

@@ -367,6 +367,8 @@ for i, k in T.grid(16, 4):
         C[vi] = C[vi] + A[vi, vk]
 """)), 'sch.compose_reduction("begin", "C")'),
     "zero_padding": Example("|".join(POOL), 'sch.zero_padding("P")'),
+    "trim_reduction": Example("|".join((
+        TAPS[0].replace("16", "1"), TAPS[1].replace("T.grid(16", "T.grid(1").replace("17", "2"))), 'sch.trim_reduction("C")'),
     "drop_neutral_terms": Example("|".join(POOL), 'sch.drop_neutral_terms("C_update")',
                                   'sch.decompose_reduction("C", "k")\nsch.zero_padding("P")'),
     "tensorize": Example("|".join(PRODUCT), 'sch.tensorize(sch.get_axis("i"), "vta.gemm.1x16x16")'),

@@ -270,11 +270,18 @@ def _cut_at(block: Block, store: BufferStore, dim: int, spans: Sequence[Span]) -
 def _piece(block: Block, iv: IterVar, further: int, span: Span) -> Block | None:
     """The part of a block that writes a part of its tensor; None where it writes nothing of that."""
     begin, end = max(span[0] - further, 0), min(span[1] - further, int_value(iv.dom.extent) or 0)
-    return _shorter(block, iv, begin, end) if begin < end else None
+    return shorter(block, iv, begin, end) if begin < end else None
 
 
-def _shorter(block: Block, iv: IterVar, begin: int, end: int) -> Block:
-    """A block that runs a part of an iterator, from 0, with iterators of its own."""
+def shorter(block: Block, iv: IterVar, begin: int, end: int) -> Block:
+    """A block that runs a part of an iterator, from 0, with iterators of its own.
+
+    Args:
+        block: one store, and perhaps its init.
+        iv: an iterator of it.
+        begin: the first value of the part.
+        end: the one behind its last.
+    """
     dtype = iv.var.dtype
     fresh = {x.var: Var(x.var.name, x.var.dtype) for x in block.iter_vars}
     at: dict[Var, Expr] = dict(fresh)
@@ -318,7 +325,7 @@ def _summed_apart(state: State, realize: BlockRealize, loop: Var, lengths: list[
     made: list[Block] = []
     allocs: list[Buffer] = []
     for n, (begin, end) in enumerate(spans):
-        piece = _shorter(block, iv, begin, end)
+        piece = shorter(block, iv, begin, end)
         last = n == len(spans) - 1
         own = plain_stores(piece)[0]
         if made:

@@ -8,7 +8,7 @@ from dataclasses import replace
 from autosched.ir.expr import BinOp, BufferLoad, Call, Expr, IntImm, Not, Select, Var, all_of, as_expr, int_value, intrin, is_int
 from autosched.ir.functor import Mutator, expr_children, free_vars, substitute, walk_expr
 from autosched.ir.host import kind_of
-from autosched.ir.patterns import loads_from
+from autosched.ir.patterns import choice_of, loads_from
 from autosched.ir.region import block_access
 from autosched.ir.simplify import Analyzer, conjuncts
 from autosched.ir.stmt import Block, BlockRealize, Buffer, BufferRegion, BufferStore, Range, Stmt
@@ -213,10 +213,24 @@ def support(state: State, scope: Block, reader: Block, load: BufferLoad) -> Iter
 
 
 def vanishes(state: State, scope: Block, reader: Block, value: Expr, dom: Mapping[Var, Range], depth: int = DEEPEST) -> bool:
-    """Whether a value is zero everywhere in a domain: with all that is known to be zero put in, constants fold to zero.
+    """Whether a value is zero everywhere in a domain, as ``settled`` has it.
 
-    What is loaded is followed to what its block stores there, sums included: of these what they start with and every term are.
-    The block stores all of a tensor that is allocated here: what is read before that is nothing anybody may rely on.
+    Args:
+        state: the program.
+        scope: the block that holds reader and writers.
+        reader: the block whose value it is.
+        value: it.
+        dom: ranges of the iterators in it.
+        depth: blocks that are followed, one behind the other, at most.
+    """
+    return is_zero(settled(state, scope, reader, value, dom, depth))
+
+
+def settled(state: State, scope: Block, reader: Block, value: Expr, dom: Mapping[Var, Range], depth: int = DEEPEST) -> Expr:
+    """A value in a domain: with all that is known to be a constant put in, it folds to one, or does not.
+
+    What is loaded is followed to what its block stores there, sums included: of these what they start with and every term are
+    zero. The block stores all of a tensor that is allocated here: what is read before that is nothing anybody may rely on.
 
     Args:
         state: the program.
@@ -229,40 +243,42 @@ def vanishes(state: State, scope: Block, reader: Block, value: Expr, dom: Mappin
     analyzer = Analyzer(dom)
 
     class Known(Mutator):
-        """Puts 0 for what is known to be."""
+        """Puts a constant for what is known to be one."""
 
         def visit_expr(self, expr: Expr) -> Expr:
-            guard = _guard(expr)
-            if guard is not None and any(analyzer.can_prove(Not(c)) for c in conjuncts(guard[0])):
-                return as_expr(0, expr.dtype)
-            if isinstance(expr, BufferLoad) and depth and _stores_zero(state, scope, reader, expr, dom, depth - 1):
-                return as_expr(0, expr.dtype)
+            parts = choice_of(expr)
+            if parts is not None and any(analyzer.can_prove(Not(c)) for c in conjuncts(parts[0])):
+                return self.visit_expr(parts[2])
+            stored = _stored(state, scope, reader, expr, dom, depth - 1) if isinstance(expr, BufferLoad) and depth else None
+            if stored is not None:
+                return as_expr(stored, expr.dtype)
             new = super().visit_expr(expr)
             constant = isinstance(new, Call) and all(isinstance(x, IntImm) for x in new.args)
             return intrin(new.op, *new.args, dtype=new.dtype) if isinstance(new, Call) and constant else new
 
-    return is_zero(analyzer.simplify(Known().visit_expr(value)))
+    return analyzer.simplify(Known().visit_expr(value))
 
 
-def _stores_zero(state: State, scope: Block, reader: Block, load: BufferLoad, dom: Mapping[Var, Range], depth: int) -> bool:
-    """Whether what a load takes is zero everywhere in a domain, as ``vanishes`` has it."""
+def _stored(state: State, scope: Block, reader: Block, load: BufferLoad, dom: Mapping[Var, Range], depth: int) -> int | None:
+    """The constant that a load takes everywhere in a domain, as ``settled`` has it; None where it is not known to take one."""
     writers = state.writers(scope, load.buffer)
     if len(writers) != 1 or writers[0].ident is reader.ident:
-        return False
+        return None
     producer = writers[0]
     at = _inverse(producer, load, True)
     if at is None or load.buffer not in scope.alloc_buffers or not fills(state, producer):
-        return False
+        return None
     inside = {**dom, **{iv.var: iv.dom for iv in producer.iter_vars if iv.kind == "reduce"}}
     assert isinstance(producer.body, BufferStore)
     if producer.init is None:
-        return vanishes(state, scope, producer, substitute(producer.body.value, at), inside, depth)
+        return int_value(settled(state, scope, producer, substitute(producer.body.value, at), inside, depth))
     try:
         term = sum_term(producer)[1]
     except Refusal:
-        return False
+        return None
     assert isinstance(producer.init, BufferStore)
-    return all(vanishes(state, scope, producer, substitute(e, at), inside, depth) for e in (producer.init.value, term))
+    zero = all(vanishes(state, scope, producer, substitute(e, at), inside, depth) for e in (producer.init.value, term))
+    return 0 if zero else None
 
 
 def fills(state: State, producer: Block) -> bool:
