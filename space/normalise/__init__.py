@@ -46,6 +46,7 @@ from space.normalise import (
     straight,
     sums,
     terms,
+    trims,
     turned,
     units,
     values,
@@ -69,7 +70,7 @@ OTHERWISE = 1  # with what the ALU lacks written in what it has, tensors in part
 APART = 2  # also with tensors of their own for parts of sums, what lies shifted in an element, and what is read repeatedly
 
 # In this order, where tensors are not packed yet.
-COPYING = (loops.arranged, guards.apply, reversal.apart, copies.apply)
+COPYING = (loops.arranged, guards.apply, reversal.apart, copies.apply, trims.copied)
 ARRANGING = (straight.apply, reversal.apply)
 
 
@@ -129,6 +130,17 @@ def _attempt(func: PrimFunc, target: Target, wanted: _Wanted) -> tuple[Schedule 
         if made is None:
             return None, ""
         begun = made
+    cut = trims.apart(begun, target)
+    if cut is not None:
+        found, why = _from(cut, target, wanted)
+        # What is cut may have fewer of the forms that need not be; where it has none at all, the program stays whole.
+        if found is not None or (wanted != _Wanted() and _from(cut, target, _Wanted())[0] is not None):
+            return found, why
+    return _from(begun, target, wanted)
+
+
+def _from(begun: Schedule, target: Target, wanted: _Wanted) -> tuple[Schedule | None, str]:
+    """As ``_attempt``, of a program of plain blocks."""
     found, why = _in_some_way(begun, target, wanted)
     if why or (found is not None and copies.unloadable(found.func)):
         # What several copies read costs the host no more, if it makes it, than the parameter itself; others had points first.
@@ -147,7 +159,7 @@ def _attempt(func: PrimFunc, target: Target, wanted: _Wanted) -> tuple[Schedule 
     if not wanted.weights and _lacks_weights(begun.func, found, target):
         # The first way is the one mostly, in whichever way to the form.
         for ways in (1, turned.MOST_WAYS):
-            other = _attempt(func, target, wanted._replace(weights=ways))[0]
+            other = _from(begun, target, wanted._replace(weights=ways))[0]
             if other is not None:
                 return other, ""
     return found, why

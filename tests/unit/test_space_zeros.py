@@ -21,7 +21,7 @@ BEHIND = "conv2d_transpose:h=5,w=4,ci=16,co=16,k=4,stride=2,pad=1,opad=1,bias=1"
 
 @pytest.mark.parametrize("name", [
     BEHIND, "conv2d_transpose:h=4,w=3,ci=16,co=16,k=5,stride=2,pad=1", "conv2d:h=7,w=6,ci=16,co=16,k=3,stride=2,pad=1",
-    "conv2d:h=2,w=2,ci=16,co=16,k=3,stride=2,pad=1", "conv2d:h=1,w=5,ci=16,co=16,k=3,pad=1",
+    "conv2d:h=3,w=2,ci=16,co=16,k=3,stride=2,pad=1", "conv2d:h=1,w=5,ci=16,co=16,k=3,pad=1",
 ])
 def test_the_share_of_a_box_that_is_no_padding(name: str) -> None:
     space = Space(workload(name).func, "vta-de10")
@@ -44,7 +44,8 @@ def test_the_share_of_a_box_that_is_no_padding(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", [
-    BEHIND, "conv2d_transpose:h=1,w=3,ci=16,co=16,k=4,stride=2,pad=1", "conv2d:h=2,w=1,ci=32,co=16,k=3,stride=2,pad=1",
+    BEHIND, "conv2d_transpose:h=1,w=3,ci=16,co=16,k=4,stride=2,pad=1",
+    "conv2d_transpose:h=2,w=1,ci=32,co=16,k=4,stride=2,pad=1,bias=1",
     "conv2d:h=2,w=3,ci=16,co=16,k=5,pad=2", "conv2d:h=3,w=3,ci=16,co=16,k=3,pad=1",
 ])
 def test_the_weights_that_some_product_reads(name: str) -> None:
@@ -58,7 +59,8 @@ def test_the_weights_that_some_product_reads(name: str) -> None:
         if all(dim.inside[sum(c * i for c, i in zip(dim.coeffs, at))] for dim in model.padding.dims):
             read.add(place)
     assert model.padding.read(kernel, len(every)) == len(read)
-    assert (read == every) == (name in (BEHIND, "conv2d:h=3,w=3,ci=16,co=16,k=3,pad=1"))
+    # A tap that reads padding alone is cut off, unless another phase of the result uses it.
+    assert (read == every) == (name == BEHIND or "transpose" not in name)
 
 
 @pytest.mark.parametrize(("padded", "same"), [
