@@ -369,7 +369,7 @@ class Build(Recorder):
                     self.compute_at(self.shared[k], loop, resident=True)
                 continue
             if not depth and not (alone and k in late):
-                first = self._loading(k, self.pieces[0], None)
+                first = self._cropped(k, self._loading(k, self.pieces[0], None))
                 if alone:
                     self.pieces[0].copies[k] = first
                 elif k in late and k not in self.pieces[0].pads and self._needs_all(k):
@@ -386,6 +386,19 @@ class Build(Recorder):
                     loop = self._innermost(piece, int(self.model.depth(plan, piece.part, k)[0])) or self._around(piece)
                 if loop is not None:
                     self.compute_at(copy, loop)
+
+    def _cropped(self, operand: int, copy: BlockRV) -> BlockRV:
+        """The block that loads no more than what is read of an operand, where that is known of it (``Operand.cropped``)."""
+        op = self.nest.operands[operand]
+        for dim, (low, (_, size), source) in enumerate(zip(op.first, op.dims, op.source)) if op.further else ():
+            lengths = [n for n in (low, size, source - low - size) if n]
+            if len(lengths) > 1:
+                parts = [BlockRV() for _ in lengths]
+                self.record("partition_buffer", tuple(parts), block=copy, dim=dim, factors=lengths)
+                copy = parts.pop(int(low > 0))
+                for part in parts:
+                    self.compute_inline(part)
+        return copy
 
     def _needs_all(self, operand: int) -> bool:
         """Whether the first part reads all that any part does of an operand."""

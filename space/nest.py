@@ -429,6 +429,7 @@ def _nest(
     around = _around(chain, matches, by_output, sources, len(axes), target) if halos else []
     operands = operands_of(chain, anchor, matches, by_output, sources, lanes, anchor_vars,
                            [(x.reader, made, x.loads) for x in around for made in x.made])
+    operands = tuple(o.cropped([axis.extent for axis in axes]) for o in operands)
     wides = () if tensorized or anchor is None else _wides(anchor, matches, by_output, sources, lanes, anchor_vars)
     stages = tuple(stage_of(s, matches.get(s.block.name), by_output) for s in chain if s is not anchor and s not in outs)
     stages, within = _begun(chain[0], stages, target) if around and anchor is None else (stages, 0)

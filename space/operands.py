@@ -66,6 +66,24 @@ class Operand:
         """How far behind the first index of a dimension one iteration of the axes reads."""
         return max(self.within[dim]) if self.within else 0
 
+    @property
+    def further(self) -> bool:
+        """Whether weights are read from further in: nobody needs what is in front of that, and an element of them takes long."""
+        return self.scope == WGT and self.producer is None and not self.within and any(self.first)
+
+    def cropped(self, extents: Sequence[int]) -> Operand:
+        """The operand, of which a load outside all loops brings what is read alone, where that begins further in.
+
+        Of others such a load brings the whole tensor, also what a stride never reaches.
+
+        Args:
+            extents: of the axes.
+        """
+        if not self.further:
+            return self
+        spans = [sum((extent - 1) * c for extent, c in zip(extents, coeffs)) + 1 for coeffs, _ in self.dims]
+        return replace(self, dims=tuple((coeffs, span) for (coeffs, _), span in zip(self.dims, spans)))
+
     def uses(self, axis: int) -> bool:
         """Whether the region it needs moves with an axis."""
         return any(coeffs[axis] for coeffs, _ in self.dims)

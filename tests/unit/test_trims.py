@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from math import prod
 
 import numpy as np
 import pytest
@@ -13,7 +14,7 @@ from autosched.ir import IRModule, PrimFunc
 from autosched.ir.expr import int_value
 from autosched.ir.interp import random_inputs, run
 from autosched.measure import Candidate, measure
-from autosched.schedule import Schedule
+from autosched.schedule import Schedule, Trace
 from autosched.script import parse
 from autosched.target import get_target
 from autosched.workloads import workload
@@ -243,3 +244,21 @@ def test_the_machine_computes_what_the_whole_layer_says(seed: int) -> None:
     point = space.sample(rng, 1)[0]
     result = measure(Candidate(func, DE10, tuple(space.trace(point).as_json())), execute=True, wide=True)
     assert result.ok and result.cycles is not None and int(space.bound(point[None])[0]) <= result.cycles, result
+
+
+@pytest.mark.parametrize("sizes", [
+    "h=1,w=1,ci=16,co=16,k=3,pad=1", "h=1,w=3,ci=16,co=32,k=5,pad=2", "h=2,w=2,ci=32,co=16,k=3,stride=2,pad=1",
+])
+def test_a_load_outside_all_loops_brings_the_weights_that_are_left(sizes: str) -> None:
+    task = workload(f"conv2d:{sizes}")
+    space = Space(task.func, DE10)
+    points = space.sample(np.random.default_rng(0), 60)
+    points = points[points[:, space.names.index("load_kernel")] == 0]
+    kernel = [o for o in space.sketches[0].model.nest.operands if o.further]
+    least = prod(size for o in kernel for _, size in o.dims)
+    shortest, longest = points[np.argsort(space.draft(points))[[0, -1]]]
+    for point in (shortest, longest):
+        trace = tuple(space.trace(point).as_json())
+        result = measure(Candidate(task, DE10, trace), execute=True)
+        assert result.ok and result.stats["wgt_load_nbytes"] == 256 * least, result
+        assert space.point_of(Trace.from_json(list(trace))).tolist() == point.tolist()
