@@ -150,7 +150,28 @@ def _attempt(func: PrimFunc, target: Target, wanted: _Wanted) -> tuple[Schedule 
             other = _attempt(func, target, wanted._replace(weights=ways))[0]
             if other is not None:
                 return other, ""
+    if not wanted.weights and (why or (found is not None and copies.unloadable(found.func))):
+        last = _at_last(begun, target, wanted)
+        if last is not None:
+            return last, ""
     return found, why
+
+
+def _at_last(begun: Schedule, target: Target, wanted: _Wanted) -> Schedule | None:
+    """A form of a program to which nothing else leads; None where this does not either. All others had points first.
+
+    What a product lacks may show only in parts of its sum, which stages read each by itself. Windows whose lanes move are written
+    out, or the host makes all of the program's own copies of parameters, or both.
+    """
+    written = units.written_out(begun)
+    hosted = [copies.hosted(sch, every=True) for sch in (begun, *written)]
+    for sch in (begun, *written, *(h for h in hosted if h is not None)):
+        # Of the program as it is everything else has been tried.
+        found = None if sch is begun else _in_some_way(sch, target, wanted)[0]
+        found = found or _laid_out(sch, target, wanted, OTHERWISE)[0]
+        if found is not None and not copies.unloadable(found.func) and not _elsewhere(found):
+            return found
+    return None
 
 
 def _lacks_weights(func: PrimFunc, found: Schedule | None, target: Target) -> bool:

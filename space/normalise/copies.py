@@ -120,11 +120,12 @@ def laid_out(sch: Schedule) -> Schedule | None:
     return made if len(made.trace.insts) > len(sch.trace.insts) else None
 
 
-def hosted(sch: Schedule) -> Schedule | None:
+def hosted(sch: Schedule, every: bool = False) -> Schedule | None:
     """A schedule whose host makes the program's own copies of parameters that other copies read. None where there are none.
 
     Args:
         sch: of the program.
+        every: whether it makes the others, too: of a plane that is padded no load takes what lies at a distance along its lanes.
     """
     made = sch.copy()
     moved = set(given(sch.func))
@@ -132,8 +133,11 @@ def hosted(sch: Schedule) -> Schedule | None:
         buffer = store_of(block).buffer
         if not is_copy(block, moved) or buffer in sch.func.buffers:
             continue
-        if any(is_copy(reader, {*moved, buffer}) for reader in readers_of(sch.func, buffer)):
-            made.host_stage(made.get_sblock(block.name))
+        if every or any(is_copy(reader, {*moved, buffer}) for reader in readers_of(sch.func, buffer)):
+            try:
+                made.host_stage(made.get_sblock(block.name))
+            except ScheduleError:
+                continue  # the accelerator fills a part of it
             moved.add(buffer)
     return made if len(made.trace.insts) > len(sch.trace.insts) else None
 
