@@ -344,7 +344,8 @@ def _chain(
             if site.block.name not in matches or any(x.buffer not in sources for x in starts_of(site)):
                 names = " and ".join(sorted(r.block.name for r in roots))
                 raise SpaceError(f"block {_joint(chain, roots).block.name!r} joins what comes from {names}; a space joins sums "
-                                 f"of products only, and {site.block.name} is none: store one of them as int8 first", "join")
+                                 f"of products only, and {site.block.name} is none: let what it makes be a result of the "
+                                 "program, as int8", "join")
         # The largest sum is the one whose loops are tiled; the others are made tile by tile.
         anchor = max(roots, key=lambda r: (r.steps, -chain.index(r)))
         chain = [anchor, *(s for s in chain if s is not anchor)]

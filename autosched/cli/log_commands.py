@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import io
 import json
 import sys
 from dataclasses import asdict, replace
@@ -13,19 +12,19 @@ from typing import Any
 from autosched.cli.commands import tune_hint
 from autosched.cli.exit_codes import Exit
 from autosched.cli.host_work import host_work, tell_host_work
-from autosched.cli.network_commands import add_network, is_network, network_file, read_arrays
+from autosched.cli.network_commands import add_network, is_network, network_file, read_arrays, require_archive, store_arrays
 from autosched.cli.network_commands import export as export_network
 from autosched.cli.network_commands import load as load_network
 from autosched.cli.options import Parser, add_format, add_log, add_target, file, named, parse_pairs, seed
 from autosched.cli.outputs import require_outputs
 from autosched.cli.tables import number, percent, print_json, print_table, tell
 from autosched.errors import NoScheduleError, ProgramError, UnknownNameError
+from autosched.ir.interp import written
 from autosched.kernel import Kernel
 from autosched.measure import gap
 from autosched.records import BestRecord, Known, best_or_fail, version
 from autosched.target import Target, get_target
 from autosched.workloads import Workload, network, networks, workload
-from sim.files import write_bytes
 from sim.markup import plain
 
 VIEWS = ("script", "trace", "python", "asm", "gantt")
@@ -54,7 +53,7 @@ def _apply_options(p: Parser) -> None:
     add_target(p)
     add_log(p)
     p.add_argument("--input", action="append", default=[], metavar="NAME=FILE.npy", help="an input tensor; default random")
-    p.add_argument("--output", type=file, metavar="FILE.npy", help="where to write the result")
+    p.add_argument("--output", type=file, metavar="FILE.npy", help="where to write the result (.npz for several)")
     p.add_argument("--seed", type=seed, default=0, metavar="N", help="of the random inputs (default 0)")
     add_format(p)
     p.set_defaults(run=apply)
@@ -228,8 +227,10 @@ def apply(args: argparse.Namespace) -> int:
 
     require_outputs(args, "output")
     task, target, _, kernel = best_of(args)
+    outputs = [b.name for b in written(task.func)]
+    require_archive(args.output, outputs)
     inputs = list(task.inputs(args.seed))
-    names = [b.name for b in task.func.buffers][: len(inputs)]
+    names = [b.name for b in kernel.inputs]
     for name, path in parse_pairs(args.input, "--input").items():
         if name not in names:
             raise UnknownNameError("input", name, names)
@@ -238,20 +239,24 @@ def apply(args: argparse.Namespace) -> int:
             held = ", ".join(data) or "nothing"
             raise ProgramError(f"input {name}: {path} is an archive of {held}; give one array, a .npy file")
         inputs[names.index(name)] = data
-    result = np.asarray(kernel(*inputs))
-    packed = all(np.ndim(a) == b.ndim for a, b in zip(inputs, task.func.buffers))
-    equal = bool(np.array_equal(result, task.reference(*inputs))) if packed else None
+    made = kernel(*inputs)
+    results = dict(zip(outputs, made if isinstance(made, tuple) else (made,), strict=True))
+    packed = all(np.ndim(a) == b.ndim for a, b in zip(inputs, kernel.inputs))
+    expected = task.results(*inputs) if packed else {}
+    equal = all(np.array_equal(results[name], expected[name]) for name in outputs) if packed else None
     if args.output:
-        contents = io.BytesIO()
-        np.save(contents, result)
-        write_bytes(args.output, contents.getvalue())
+        store_arrays(args.output, results)
     if args.format == "json":
-        print_json({"workload": task.name, "target": target.name, "cycles": kernel.cycles, "dtype": str(result.dtype),
-                    "shape": list(result.shape), "bit_equal": equal,
-                    "host_work": [asdict(w) for w in host_work(kernel, inputs)]})
+        only = results[outputs[0]] if len(outputs) == 1 else None
+        print_json({"workload": task.name, "target": target.name, "cycles": kernel.cycles,
+                    "dtype": None if only is None else str(only.dtype), "shape": None if only is None else list(only.shape),
+                    "outputs": {name: {"dtype": str(a.dtype), "shape": list(a.shape)} for name, a in results.items()},
+                    "bit_equal": equal, "host_work": [asdict(w) for w in host_work(kernel, inputs)]})
         return _agreed(equal)
     verdict = {True: ", bit-equal to the reference", False: ", NOT equal to the reference", None: ""}[equal]
-    tell(f"{task.name} on {target.name}: {number(kernel.cycles)} cycles, output {result.dtype}{list(result.shape)}{verdict}")
+    types = {name: f"{a.dtype}{list(a.shape)}" for name, a in results.items()}
+    told = f"output {types[outputs[0]]}" if len(types) == 1 else "outputs " + ", ".join(f"{n} {t}" for n, t in types.items())
+    tell(f"{task.name} on {target.name}: {number(kernel.cycles)} cycles, {told}{verdict}")
     tell_host_work(kernel, inputs)
     return _agreed(equal)
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import argparse
+import io
 import sys
 import time
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,6 +21,7 @@ from autosched.cli.options import Parser, add_format, add_log, add_target, file,
 from autosched.cli.outputs import require_outputs
 from autosched.cli.tables import number, percent, print_json, print_table
 from autosched.errors import ProgramError, UnknownNameError, shortened
+from sim.files import write_bytes
 from sim.markup import plain
 
 if TYPE_CHECKING:
@@ -128,8 +130,7 @@ def run(args: argparse.Namespace) -> Exit:
     if labels is not None:
         labels = checked_labels(labels, count)
         _classifies(taken)
-    if args.output and len(taken.outputs) > 1 and Path(args.output).suffix != ".npz":
-        raise ProgramError(f"{len(taken.outputs)} outputs need an .npz file, not {args.output}")
+    require_archive(args.output, taken.outputs)
     ready = network.compile(args.log) if isinstance(network, Network) else network
     if args.save:
         ready.save(args.save)
@@ -139,7 +140,7 @@ def run(args: argparse.Namespace) -> Exit:
     outputs = dict(zip(ready.outputs, ran.outputs))
     count = ran.images
     if args.output:
-        _store(Path(args.output), outputs)
+        store_arrays(args.output, outputs)
     different, compared = _compare(network.graph, images, outputs) if isinstance(network, Network) and args.check else (None, 0)
     accuracy = None
     if labels is not None:
@@ -262,16 +263,37 @@ def _classifies(net: Graph | CompiledNetwork) -> None:
         raise ProgramError(f"labels: output {net.outputs[0]} is {shape}, not a class or a row of classes for each image")
 
 
-def _store(path: Path, outputs: Mapping[str, Any]) -> None:
-    if path.suffix == ".npz":
+def require_archive(path: str | None, outputs: Collection[str]) -> None:
+    """Refuses a file for several results that holds one array.
+
+    Args:
+        path: where results are written, or None.
+        outputs: their names.
+
+    Raises:
+        ProgramError: there are several, and it is no ``.npz`` file.
+    """
+    if path and len(outputs) > 1 and Path(path).suffix != ".npz":
+        raise ProgramError(f"{len(outputs)} outputs need an .npz file, not {path}")
+
+
+def store_arrays(path: str, outputs: Mapping[str, Any]) -> None:
+    """Writes results by name into an ``.npz`` file, or the only one into a file of any other ending.
+
+    Args:
+        path: the file, all of which is written, or nothing.
+        outputs: arrays by name.
+    """
+    contents = io.BytesIO()
+    if Path(path).suffix == ".npz":
         # Entry by entry: np.savez takes names as arguments, and some are its own.
-        with zipfile.ZipFile(path, "w") as archive:
+        with zipfile.ZipFile(contents, "w") as archive:
             for name, array in outputs.items():
                 with archive.open(f"{name}.npy", "w", force_zip64=True) as entry:
                     np.lib.format.write_array(entry, np.asanyarray(array))
     else:
-        with path.open("wb") as file:  # np.save gives a name of another ending one of its own
-            np.save(file, next(iter(outputs.values())))
+        np.save(contents, next(iter(outputs.values())))
+    write_bytes(path, contents.getvalue())
 
 
 def _compare(graph: Graph, images: Mapping[str, Any], outputs: Mapping[str, Any]) -> tuple[int, int]:

@@ -43,7 +43,10 @@ def unroll_value(value: Node, write: Access) -> tuple[Access | int, list[RawStep
 
 
 def protect_operands(tree: Tree, semantics: str) -> None:
-    """Copies operands that the chain would overwrite before it reads them.
+    """Keeps operands that the chain would overwrite before it reads them.
+
+    Such an operand is copied, or what is combined with it is worked out aside: under ``chisel`` the first operation of that moves
+    as well, where it has a constant, and no copy is needed.
 
     Args:
         tree: the program.
@@ -58,7 +61,9 @@ def protect_operands(tree: Tree, semantics: str) -> None:
         assert site.value is not None
         head, steps = unroll_value(site.value, site.write)
         in_place = isinstance(head, Access) and head.buffer is site.write.buffer and head.same_place(site.write)
-        for k, (_, operand) in enumerate(steps):
+        again = [x for _, x in steps if isinstance(x, Access) and x.buffer is site.write.buffer and x.same_place(site.write)]
+        moves = semantics == "chisel" and in_place and len(again) == 1 and not isinstance(steps[0][1], Access)
+        for k, (op, operand) in enumerate(steps):
             if not isinstance(operand, Access) or operand.buffer is not site.write.buffer:
                 continue
             if operand.same_place(site.write):
@@ -66,8 +71,9 @@ def protect_operands(tree: Tree, semantics: str) -> None:
                     continue
                 if any(loop not in site.write.loops() for loop in site.inner):
                     raise LoweringError("alu", f"block {site.name} uses its running value more than once per step")
-                copy = extract(tree, site, Leaf(operand), 100 + k)
-                site.value = _replaced(site.value, operand, copy)
+                ahead = _combined(site.value, operand) if moves and op in COMMUTATIVE else None
+                kept = Leaf(operand) if ahead is None else ahead
+                site.value = _replaced(site.value, kept, extract(tree, site, kept, 100 + k))
             elif not disjoint(site, operand) and not (
                     in_place and k == 0 and semantics != "portable" and reads_ahead(site, operand)):
                 raise LoweringError(
@@ -81,9 +87,19 @@ def protect_operands(tree: Tree, semantics: str) -> None:
             site.reads = [leaf.access for leaf in leaves(site.value)]
 
 
-def _replaced(node: Node, old: Access, new: Leaf) -> Node:
-    if isinstance(node, Leaf):
-        return new if node.access is old else node
+def _combined(node: Node, operand: Access) -> Node | None:
+    """What an operand of a chain is combined with: the other side of the operation that takes it."""
+    if not isinstance(node, Op):
+        return None
+    for side, other in ((node.a, node.b), (node.b, node.a)):
+        if isinstance(side, Leaf) and side.access is operand:
+            return other
+    return _combined(node.a, operand) or _combined(node.b, operand)
+
+
+def _replaced(node: Node, old: Node, new: Leaf) -> Node:
+    if node is old or (isinstance(node, Leaf) and isinstance(old, Leaf) and node.access is old.access):
+        return new
     return Op(node.op, _replaced(node.a, old, new), _replaced(node.b, old, new)) if isinstance(node, Op) else node
 
 

@@ -120,8 +120,8 @@ def why_unpacked(func: PrimFunc, target: Target) -> str:
     return _attempt(func, target, _Wanted())[1]
 
 
-def _attempt(func: PrimFunc, target: Target, wanted: _Wanted) -> tuple[Schedule | None, str]:
-    """The schedule of a program in form, or None and why not."""
+def _attempt(func: PrimFunc, target: Target, wanted: _Wanted, last: bool = True) -> tuple[Schedule | None, str]:
+    """The schedule of a program in form, or None and why not; where ``last``, also with what is tried last."""
     begun = conditions.single(func)
     if not plain_blocks(begun.func):
         return None, ""
@@ -162,7 +162,35 @@ def _from(begun: Schedule, target: Target, wanted: _Wanted) -> tuple[Schedule | 
             other = _from(begun, target, wanted._replace(weights=ways))[0]
             if other is not None:
                 return other, ""
+    if last and not wanted.weights and _unfit(found, why):
+        # Of a program that has a form as it is, another one is had in no other way than before.
+        if wanted == _Wanted() or _unfit(*_attempt(func, target, _Wanted(), False)):
+            other = _at_last(begun, target, wanted)
+            if other is not None:
+                return other, ""
     return found, why
+
+
+def _unfit(found: Schedule | None, why: str) -> bool:
+    """Whether no schedule is known of what ``_attempt`` has found."""
+    return bool(why) or (found is not None and (copies.unloadable(found.func) or copies.guards(found.func)))
+
+
+def _at_last(begun: Schedule, target: Target, wanted: _Wanted) -> Schedule | None:
+    """A form of a program to which nothing else leads; None where this does not either. All others had points first.
+
+    What a product lacks may show only in parts of its sum, which stages read each by itself. Windows whose lanes move are written
+    out, or the host makes all of the program's own copies of parameters, or both, or what stages read of these with zeros around.
+    """
+    written = units.written_out(begun)
+    hosted = [copies.guarded(begun), *[copies.hosted(sch, every=True) for sch in (begun, *written)]]
+    for sch in (begun, *written, *(h for h in hosted if h is not None)):
+        # Of the program as it is everything else has been tried.
+        found = None if sch is begun else _in_some_way(sch, target, wanted)[0]
+        found = found or _laid_out(sch, target, wanted, OTHERWISE)[0]
+        if found is not None and not _unfit(found, "") and not _elsewhere(found):
+            return found
+    return None
 
 
 def _lacks_weights(func: PrimFunc, found: Schedule | None, target: Target) -> bool:

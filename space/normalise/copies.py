@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from autosched.errors import ScheduleError
-from autosched.ir.expr import BufferLoad, Expr
-from autosched.ir.functor import expr_children
+from autosched.ir.expr import BufferLoad, Cast, Expr
+from autosched.ir.functor import expr_children, walk_expr
 from autosched.ir.host import is_move
 from autosched.ir.patterns import choice_of, has_loads, loads_from
 from autosched.ir.simplify import linear_form
@@ -120,11 +120,12 @@ def laid_out(sch: Schedule) -> Schedule | None:
     return made if len(made.trace.insts) > len(sch.trace.insts) else None
 
 
-def hosted(sch: Schedule) -> Schedule | None:
+def hosted(sch: Schedule, every: bool = False) -> Schedule | None:
     """A schedule whose host makes the program's own copies of parameters that other copies read. None where there are none.
 
     Args:
         sch: of the program.
+        every: whether it makes the others, too: of a plane that is padded no load takes what lies at a distance along its lanes.
     """
     made = sch.copy()
     moved = set(given(sch.func))
@@ -132,10 +133,55 @@ def hosted(sch: Schedule) -> Schedule | None:
         buffer = store_of(block).buffer
         if not is_copy(block, moved) or buffer in sch.func.buffers:
             continue
-        if any(is_copy(reader, {*moved, buffer}) for reader in readers_of(sch.func, buffer)):
-            made.host_stage(made.get_sblock(block.name))
+        if every or any(is_copy(reader, {*moved, buffer}) for reader in readers_of(sch.func, buffer)):
+            try:
+                made.host_stage(made.get_sblock(block.name))
+            except ScheduleError:
+                continue  # the accelerator fills a part of it
             moved.add(buffer)
     return made if len(made.trace.insts) > len(sch.trace.insts) else None
+
+
+def guards(func: PrimFunc) -> bool:
+    """Whether a stage computes with what it reads inside an image, and zero around it: the ALU has no choice.
+
+    Args:
+        func: a program, in form or not.
+    """
+    return any(_guard(func, b) is not None for b in device_blocks(func))
+
+
+def guarded(sch: Schedule) -> Schedule | None:
+    """A schedule whose host makes what stages read so of parameters. None where there is nothing of the kind.
+
+    Args:
+        sch: of the program.
+    """
+    made = sch.copy()
+    for name in [b.name for b in device_blocks(sch.func)]:
+        while (found := _guard(made.func, device_block(made, name))) is not None:
+            path = path_of(store_of(device_block(made, name)).value, found)
+            try:
+                made.host_stage(made.decompose_value(made.get_sblock(name), path or []))
+            except ScheduleError:
+                break  # what is in the way of a schedule, analysis says
+    return made if len(made.trace.insts) > len(sch.trace.insts) else None
+
+
+def _guard(func: PrimFunc, block: Block) -> Expr | None:
+    """The first choice by place between an element of a parameter, widened or not, and zero in what a stage computes."""
+    value = store_of(block).value
+    made = written(func)
+    if block.init is not None or is_move(value):
+        return None
+    for e in walk_expr(value):
+        choice = choice_of(e)
+        arms = [a.value if isinstance(a, Cast) else a for a in choice[1:]] if choice is not None else []
+        if choice is not None and not has_loads(choice[0]) and all(is_move(a) for a in arms):
+            read = {x.buffer for a in arms for x in walk_expr(a) if isinstance(x, BufferLoad)}
+            if read and not read & made:
+                return e
+    return None
 
 
 def require_one_value(func: PrimFunc) -> None:

@@ -28,7 +28,7 @@ from autosched.ir.simplify import linear_form
 from autosched.ir.stmt import Block, Buffer
 from autosched.schedule import Schedule
 from autosched.target import Target
-from space.normalise import choices, epilogue, starts
+from space.normalise import choices, epilogue, starts, units
 from space.normalise.axes import Axes, Names, Place, Role, accesses, as_weights, consistent
 from space.normalise.blocks import (
     Product,
@@ -333,6 +333,9 @@ def _no_lanes(sch: Schedule, block: Block) -> ScheduleError:
         products = any(isinstance(e, BinOp) and e.op == "*" for e in walk_expr(update[1]))
         instead = (": store a product's factors as int8 in blocks before, and sum up what is added to products in a block of its "
                    "own" if products else "")
+        if units.over_plane(block):
+            return _unfit(f"block {block.name} reduces {what}, whose lanes move with what it goes over; windows over a plane are "
+                          f"written out, of {units.MOST} places at most")
         return _unfit(f"block {block.name} sums up {what}, which is no product of two int8 elements; only sums of these are the "
                       f"GEMM's, and the ALU takes in what has all indices of the result{instead}")
     sums = {iv.var for iv in block.iter_vars if iv.kind == "reduce"}

@@ -1,13 +1,16 @@
 """Products without an index that only the weight has: one kernel over an image, or over every plane of it.
 
 Where the data has planes enough, the host gives the kernel an index of the planes: a filter for each channel. Else the kernel is
-the only one of a row, and so is what it makes: all of it gets an axis of extent one, which packing fills up.
+the only one of a row, and so is what it makes: all of it gets an axis of extent one, which packing fills up. A window that only
+sums up or compares elements of a plane is written out: a stage reads all of its places side by side.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from math import prod
 
+from autosched.errors import ScheduleError
 from autosched.ir.expr import BufferLoad, Expr, Var
 from autosched.ir.functor import free_vars
 from autosched.ir.host import is_move
@@ -29,6 +32,9 @@ from space.normalise.blocks import (
 )
 from space.normalise.copies import copied
 
+MOST = 64  # places of a window that is written out: a tensor of the host's each
+WAYS = 4  # to choose the windows that are written out
+
 
 def applies(func: PrimFunc) -> bool:
     """Whether some product of a program lacks an index that only its weight and the result have, or a sum has one element.
@@ -37,6 +43,53 @@ def applies(func: PrimFunc) -> bool:
         func: the program.
     """
     return any(_lacks(b) is not None or _sums_all(b) for b in device_blocks(func))
+
+
+def written_out(sch: Schedule) -> list[Schedule]:
+    """Schedules in which windows are stages: those over planes, then also one that moves along one index of several.
+
+    Of a window over a plane the lanes are the same at all of its steps along no index. Of one along rows they are if the
+    lanes are columns; but another window may be one along columns, and both have the same lanes.
+
+    Args:
+        sch: of the program.
+    """
+    windows = [b for b in device_blocks(sch.func) if _moves(b, any) and _places(b) <= MOST]
+    planes = [b.name for b in windows if over_plane(b)]
+    found = []
+    for names in (planes, *([*planes, b.name] for b in windows if b.name not in planes)):
+        made = sch.copy()
+        for name in names:
+            try:
+                made.expand_reduction(made.get_sblock(name))
+            except ScheduleError:
+                continue  # what is in the way of a schedule, analysis says
+        if len(made.trace.insts) > len(sch.trace.insts):
+            found.append(made)
+    return found[:WAYS]
+
+
+def over_plane(block: Block) -> bool:
+    """Whether a block sums up, or finds the extremum of, windows of one tensor that move along all of its indices.
+
+    Args:
+        block: of the accelerator.
+    """
+    return _moves(block, all)
+
+
+def _moves(block: Block, along: Callable[[Iterable[bool]], bool]) -> bool:
+    """Whether a block goes over windows of one tensor, each of whose indices, or any, is moved by several iterators."""
+    loads = loads_of(block)
+    if block.init is None or product_of(block) is not None or len(loads) != 1 or has_digits(*loads[0].indices):
+        return False
+    size = extents(block)
+    return along(not isinstance(i, Var) and sum(v in size for v in free_vars(i)) > 1 for i in loads[0].indices)
+
+
+def _places(block: Block) -> int:
+    """How many elements a window has."""
+    return prod(n for iv, n in zip(block.iter_vars, extents(block).values()) if iv.kind == "reduce")
 
 
 def apply(sch: Schedule, target: Target) -> None:

@@ -85,3 +85,38 @@ def test_what_it_does_not_read_is(tmp_path: Path, here: Here) -> None:
     for _ in range(2):
         assert here("apply", D, "--log", "log", "--output", "y.npy", cwd=tmp_path).returncode == Exit.OK
     assert np.load(tmp_path / "y.npy").dtype == np.int8
+
+
+TWO = """from autosched.script import T
+
+@T.prim_func
+def main(small: T.Buffer((16,), "int8"), X: T.Buffer((4, 16), "int8"), Y: T.Buffer((4, 16), "int32"),
+         wide: T.Buffer((4, 16), "int32")):
+    for j in T.grid(16):
+        with T.block("small"):
+            vj = T.axis.remap("S", [j])
+            small[vj] = T.Cast("int8", T.max(T.Cast("int32", X[0, vj]), 0))
+    for i, j in T.grid(4, 16):
+        with T.block("wide"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            wide[vi, vj] = Y[vi, vj] + 1
+"""
+
+
+def test_apply_takes_results_of_several_shapes_and_types_wherever_they_stand(tmp_path: Path, here: Here) -> None:
+    (tmp_path / "two.py").write_text(TWO)
+    log = ("two.py:main", "--log", "log")
+    assert here("tune", *log, "--trials", "1", "--jobs", "1", "--quiet", cwd=tmp_path).returncode == Exit.OK
+    y = np.arange(64, dtype=np.int32).reshape(4, 16)
+    np.save(tmp_path / "given.npy", y)
+    done = here("apply", *log, "--input", "Y=given.npy", "--output", "results.npz", cwd=tmp_path)
+    assert done.returncode == Exit.OK and "outputs small int8[16], wide int32[4, 16], bit-equal" in done.stdout
+    held = np.load(tmp_path / "results.npz")
+    assert {name: held[name].dtype for name in held.files} == {"small": np.int8, "wide": np.int32}
+    assert np.array_equal(held["wide"], y + 1)
+    told = json.loads(here("apply", *log, "--format", "json", cwd=tmp_path).stdout)
+    assert told["outputs"] == {"small": {"dtype": "int8", "shape": [16]}, "wide": {"dtype": "int32", "shape": [4, 16]}}
+    assert (told["dtype"], told["bit_equal"]) == (None, True)
+    done = here("apply", *log, "--output", "results.npy", cwd=tmp_path)
+    assert done.returncode == Exit.BAD_INPUT and "2 outputs need an .npz file, not results.npy" in done.stderr
+    assert not (tmp_path / "results.npy").exists()

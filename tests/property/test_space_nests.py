@@ -249,14 +249,22 @@ def test_what_is_stored_takes_no_place_and_counts_for_the_store_engine(user_prog
 
 
 def test_what_is_no_sum_of_products_is_not_joined() -> None:
-    """A maximum over int32 windows is not; nor what is joined with it."""
+    """A maximum over int32 windows is not; nor what is joined with it, unless it is stored as the refusal says."""
     data, weight = te.placeholder((16, 32), "int8", "A"), te.placeholder((16, 32), "int8", "W")
     image = te.placeholder((32, 16), "int32", "X")
     summed, p = total(data, weight, "C"), te.reduce_axis((0, 2), "p")
     pooled = te.compute((16, 16), lambda i, j: te.max(image[i * 2 + p, j], axis=p), name="pooled")
-    out = te.compute((16, 16), lambda i, j: T.max(summed[i, j] >> 6, pooled[i, j]).astype("int8"), name="out")
-    with pytest.raises(ProgramError, match=r"joins what comes from C and pooled; .* pooled is none: store one of them as int8"):
-        Space(te.create_prim_func([data, weight, image, out]), "vta-de10")
+    narrow = te.compute((16, 16), lambda i, j: pooled[i, j].astype("int8"), name="narrow")
+
+    def program(*results: te.Tensor) -> PrimFunc:
+        out = te.compute((16, 16), lambda i, j: T.max(summed[i, j] >> 6, results[0][i, j].astype("int32")).astype("int8"), "out")
+        return te.create_prim_func([data, weight, image, *results[1:], out])
+
+    for joined in (pooled, narrow):
+        with pytest.raises(ProgramError, match=r"joins what comes from C and pooled; .* pooled is none: let what it makes be a "
+                                               "result of the program, as int8"):
+            Space(program(joined), "vta-de10")
+    assert Space(program(narrow, narrow), "vta-de10").sketches
 
 
 def test_nests_have_names_of_their_own() -> None:

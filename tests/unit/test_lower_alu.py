@@ -93,6 +93,19 @@ def test_clip_chain_is_in_place_and_immediate(vta_schedules: ModuleType) -> None
     assert {s.buffer for s in low.storages} == {"x", "y"}
 
 
+@pytest.mark.parametrize(("expr", "operations"), [
+    (f"T.max({X}, T.shift_right({X}, 3))", ["SHR", "MAX"]),
+    (f"T.min({X} + T.shift_left({X}, 1), 127)", ["SHR", "ADD", "MIN"]),
+    (f"T.max({X}, T.shift_right({X}, 1) + {Y})", ["SHR", "ADD", "MAX"]),
+    (f"T.max({X}, {X} + {Y})", ["SHR", "ADD", "MAX"]),  # begins with no constant: a move of its own
+    (f"T.max({X}, {X} + T.shift_right({X}, 1))", ["SHR", "SHR", "SHR", "ADD", "MAX"]),  # read three times: copied
+])
+def test_what_goes_with_an_operand_read_again_is_made_aside(expr: str, operations: list[str], vta_schedules: ModuleType) -> None:
+    low = vta_schedules.verify(elementwise(expr), "vta-de10")
+    alu = low.table[low.table[:, isa.OPCODE] == isa.OP_ALU]
+    assert [isa.ALU_NAMES[op] for op in alu[:, isa.ALU_OP]] == 2 * operations
+
+
 def test_operand_that_lives_on_is_not_overwritten(vta_schedules: ModuleType) -> None:
     later = f"""        for i, j, l in T.grid(2, 6, 16):
             with T.block("again"):

@@ -2,7 +2,7 @@
 
 from autosched.script import T
 
-VERDICT = "refused: block 'out' joins what comes from X and top; a space joins sums of products only, and top is none: store one of"
+VERDICT = "refused: block 'out' joins what comes from X and top; a space joins sums of products only, and top is none"
 
 
 @T.prim_func
