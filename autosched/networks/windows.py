@@ -23,8 +23,6 @@ def window(node: Node, value: Value, shape: tuple[int, ...], kernel: tuple[int, 
     stride = tuple(node.attrs.get("strides", [1, 1]))
     if any(d != 1 for d in node.attrs.get("dilations", [1, 1])):
         return "dilated windows are not on the machine"
-    if node.attrs.get("ceil_mode", 0):
-        return "windows that hang over the edge (ceil_mode) are not on the machine"
     auto = node.attrs.get("auto_pad", "NOTSET")
     pads = list(node.attrs.get("pads", [0, 0, 0, 0]))
     if auto in ("SAME_UPPER", "SAME_LOWER"):
@@ -37,6 +35,13 @@ def window(node: Node, value: Value, shape: tuple[int, ...], kernel: tuple[int, 
         pads = [*small, *large] if auto == "SAME_UPPER" else [*large, *small]
     elif auto == "VALID":
         pads = [0, 0, 0, 0]
+    if node.attrs.get("ceil_mode", 0):
+        over = [-(e + a + b - k) % s for e, k, s, a, b in zip(shape[2:], kernel, stride, pads[:2], pads[2:])]
+        # What hangs over counts in a mean or does not, as the operator set says, and windows behind the image are none.
+        behind = any(a + o >= k for o, k, a in zip(over, kernel, pads[2:]))
+        if any(over) and (behind or node.op != "MaxPool" or auto != "NOTSET"):
+            return "windows that hang over the edge (ceil_mode) are not on the machine"
+        pads = [*pads[:2], *(a + o for a, o in zip(pads[2:], over))]
     all_pads = tuple(int(a + b) for a, b in zip(pads, value.pads))
     return (int(stride[0]), int(stride[1])), (all_pads[0], all_pads[1], all_pads[2], all_pads[3])
 

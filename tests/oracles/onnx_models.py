@@ -158,10 +158,10 @@ class Builder:
         out = self.node("Reshape", [x, self.const(np.array(shape, np.int64))], self.name("q"))
         return self.quantized(out, shape, self.exponents[x], self.zeros[x])
 
-    def maxpool(self, x: str, k: int = 2, stride: int = 2, pad: int = 0) -> str:
+    def maxpool(self, x: str, k: int = 2, stride: int = 2, pad: int = 0, over: int = 0, **more: Any) -> str:
         n, c, h, w = self.shapes[x]
-        shape = (n, c, (h + 2 * pad - k) // stride + 1, (w + 2 * pad - k) // stride + 1)
-        attrs = {"kernel_shape": [k, k], "strides": [stride, stride], "pads": [pad] * 4}
+        shape = (n, c, (h + 2 * pad + over - k) // stride + 1, (w + 2 * pad + over - k) // stride + 1)
+        attrs = {"kernel_shape": [k, k], "strides": [stride, stride], "pads": [pad] * 4, **more}
         if self.form == "qdq":
             return self.quantize(self.node("MaxPool", [self.floats(x)], **attrs), shape, self.exponents[x], self.zeros[x])
         out = self.node("MaxPool", [x], self.name("q"), **attrs)

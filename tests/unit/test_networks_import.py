@@ -329,6 +329,25 @@ def test_integer_files_are_not_padded_with_a_zero_point(onnx_models: ModuleType,
         load(path)
 
 
+@pytest.mark.parametrize(("size", "sizes", "over"), [
+    (7, (3, 2, 0), 0), (8, (3, 2, 0), 1), (6, (3, 3, 1), 1), (5, (2, 3, 1), None),
+])
+def test_windows_that_hang_over_the_edge(
+    size: int, sizes: tuple[int, int, int], over: int | None, onnx_models: ModuleType, tmp_path: Path
+) -> None:
+    b = onnx_models.Builder("qdq", np.random.default_rng(0), (1, 3, size, size))
+    last = b.maxpool(b.conv("x", 16, 1), *sizes, over or 0, ceil_mode=1)
+    net = load(saved(b.model(last), tmp_path / "net.onnx"))
+    if over is None:  # its last window would begin behind the image
+        assert [n.op for part in net.graph.host_parts for n in part.nodes if "hang over" in n.reason] == ["MaxPool"]
+        return
+    assert net.graph.layers[-1].kind == "max" and net.graph.tensors[last].shape == b.shapes[last]
+    x = b.image()
+    # The file itself says how windows are counted.
+    want = reference.session(b.model(last)).run(None, {"x": x})[0].astype(int)
+    assert np.abs(reference.run(net.graph, {"x": x})[last] - want).max() <= 1
+
+
 @pytest.mark.parametrize("relu", [True, False])
 def test_what_the_machine_cannot_do_is_listed_with_its_reason(relu: bool, onnx_models: ModuleType, tmp_path: Path) -> None:
     b = onnx_models.Builder("qdq", np.random.default_rng(0), (1, 16, 8, 8))
