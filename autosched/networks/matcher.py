@@ -91,7 +91,7 @@ class Found:
         if layer.kind == "conv":
             want += tuple(
                 (e + p - k) // s + 1
-                for e, p, k, s in zip(shape[2:], (top + bottom, left + right), layer.kernel, layer.stride)
+                for e, p, k, s in zip(shape[2:], (top + bottom, left + right), layer.span, layer.stride)
             )
         elif layer.kind == "deconv":
             # What output_padding adds is the file's own word; it is less than a stride.
