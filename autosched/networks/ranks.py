@@ -8,7 +8,7 @@ exporters write as a reduction, is a pool.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import prod
 from typing import Any
@@ -22,6 +22,7 @@ from autosched.networks.graph import Array
 _WINDOWS = {"kernel_shape": 1, "strides": 1, "dilations": 1, "output_padding": 0}
 _OF_IMAGES = ("MaxPool", "AveragePool", "GlobalAveragePool", "BatchNormalization")
 _EACH = ("Relu", "Clip", "Identity")
+_VIEWS = ("Reshape", "Squeeze", "Unsqueeze")
 IMAGE, ROWS = "image", "rows"
 
 
@@ -32,9 +33,12 @@ def ranked(net: FloatNet, dtypes: Mapping[str, str]) -> FloatNet:
         net: the network.
         dtypes: types of its file's tensors.
     """
-    turned = _Turned(net)
+    def floats(tensor: str) -> bool:
+        return net.floats.get(tensor, dtypes.get(tensor, "float32")) == "float32"
+
+    turned = _Turned(net, floats)
     for op in net.ops:
-        for part in _pooled(net, op) if op.inputs and dtypes.get(op.inputs[0], "float32") == "float32" else (op,):
+        for part in _pooled(net, op) if op.inputs and floats(op.inputs[0]) else (op,):
             turned.take(part)
     for t in net.outputs:
         turned.plain(t)
@@ -65,29 +69,53 @@ class _Turned:
 
     Args:
         net: the network; it gains names, constants and shapes.
+        floats: whether a tensor is of float32.
         ops: its operators, turned.
         twins: name of a tensor's twin, by tensor and form.
-        hidden: twins that stand for tensors which nobody has read in their own shape yet.
+        hidden: what makes a tensor of its twin, where nobody has read it in its own shape yet.
+        same: twins that the file itself makes of a tensor, and those that there are.
     """
 
     net: FloatNet
+    floats: Callable[[str], bool]
     ops: list[Op] = field(default_factory=list)
     twins: dict[tuple[str, str], str] = field(default_factory=dict)
-    hidden: dict[str, str] = field(default_factory=dict)
+    hidden: dict[str, Op] = field(default_factory=dict)
+    same: dict[str, str] = field(default_factory=dict)
 
     def take(self, op: Op) -> None:
         """Adds an operator, on twins where it may be."""
+        op = replace(op, inputs=tuple([self.same.get(t, t) for t in op.inputs])) if self.same.keys() & {*op.inputs} else op
         if op.domain == "" and (form := self._form(op)):
             self._turn(op, form)
+            return
+        if op.domain == "" and op.op in _VIEWS and self._views(op):
             return
         for t in op.inputs:
             self.plain(t)
         self.ops.append(op)
 
+    def _views(self, op: Op) -> bool:
+        """Whether the file itself makes a twin, or of one the tensor: then nothing is to do until somebody reads the tensor."""
+        source, out = op.inputs[0], op.outputs[0]
+        shapes = self.net.shapes
+        if source in self.net.constants or source not in shapes or out not in shapes or not self.floats(out):
+            return False
+        for form in (IMAGE, ROWS):
+            if _shape(shapes[out], form) == shapes[source]:
+                self.plain(source)
+                self.twins[out, form], self.hidden[out] = source, op
+                return True
+            twin = self.twins.get((source, form), "")
+            if twin and shapes[twin] == shapes[out] and out not in self.net.outputs:
+                self.same[out] = twin
+                return True
+        return False
+
     def plain(self, tensor: str) -> None:
         """Makes sure that a tensor is there in its own shape."""
         if tensor in self.hidden:
-            self._reshape(self.hidden.pop(tensor), tensor, self.net.shapes[tensor])
+            self.ops.append(self.hidden.pop(tensor))
 
     def _form(self, op: Op) -> str:
         """The form whose twins an operator may go over to, or nothing."""
@@ -154,7 +182,7 @@ class _Turned:
             inputs = [self._constant(f"{t}:{form}", net.constants[t].reshape(-1)) if t in net.constants else t for t in inputs]
         twin = self._named(out, form)
         self.ops.append(replace(op, inputs=tuple(inputs), outputs=(twin,), attrs=attrs, given=_written(op, attrs)))
-        self.hidden[out] = twin
+        self.hidden[out] = self._reshape(twin, out, net.shapes[out])
 
     def _channels(self, name: str) -> str:
         value = self.net.constants[name]
@@ -165,24 +193,31 @@ class _Turned:
         if (tensor, form) not in self.twins:
             self.plain(tensor)
             twin = self._named(tensor, form)
-            self._reshape(tensor, twin, self.net.shapes[twin])
+            self.ops.append(self._reshape(tensor, twin, self.net.shapes[twin]))
         return self.twins[tensor, form]
 
     def _named(self, tensor: str, form: str) -> str:
         """The name of a twin that is about to be made."""
         shape = self.net.shapes[tensor]
         name = self.twins[tensor, form] = self.net.names.free(f"{tensor}:{form}")
-        self.net.shapes[name] = (*shape[:2], 1, shape[2]) if form == IMAGE else (prod(shape[:-1]), shape[-1])
+        self.net.shapes[name] = _shape(shape, form)
         return name
 
-    def _reshape(self, source: str, out: str, shape: Sequence[int]) -> None:
+    def _reshape(self, source: str, out: str, shape: Sequence[int]) -> Op:
         to = self._constant(f"{out}:shape", np.array(shape, np.int64))
-        self.ops.append(Op(self.net.names.free(f"{out}:reshape"), "Reshape", (source, to), (out,)))
+        return Op(self.net.names.free(f"{out}:reshape"), "Reshape", (source, to), (out,))
 
     def _constant(self, wanted: str, value: Array) -> str:
         name = self.net.names.free(wanted)
         self.net.constants[name] = value
         return name
+
+
+def _shape(shape: tuple[int, ...], form: str) -> tuple[int, ...]:
+    """The shape of a twin of a tensor of this shape; none where it has none."""
+    if form == IMAGE:
+        return (*shape[:2], 1, shape[2]) if len(shape) == 3 else ()
+    return (prod(shape[:-1]), shape[-1]) if len(shape) > 2 else ()
 
 
 def _written(op: Op, attrs: Mapping[str, Any]) -> tuple[Any, ...]:

@@ -64,6 +64,16 @@ def rows(w: Writer) -> tuple[str, ...]:
     return (w("Softmax", w("Add", "x", b), axis=1),)
 
 
+def views(w: Writer) -> tuple[str, ...]:
+    """As TensorFlow writes signals and products of many dimensions."""
+    a = w("Squeeze", w("Conv", w("Unsqueeze", "x", w.given(np.array([2]))), w.const(8, 4, 1, 3)), w.given(np.array([2])))
+    a = w("Relu", w("Add", a, w.const(1, 8, 1)))
+    b = w("Squeeze", w("Conv", w("Unsqueeze", a, w.given(np.array([2]))), w.const(6, 8, 1, 2)), w.given(np.array([2])))
+    c = w("Reshape", w("MatMul", w("Reshape", b, w.given(np.array([6, 6]))), w.const(6, 5)), w.given(np.array([1, 6, 5])))
+    d = w("Relu", w("Add", c, w.const(5)))
+    return w("MatMul", w("Reshape", d, w.given(np.array([-1, 5]))), w.const(5, 3)), w("Softmax", d, axis=1)
+
+
 def means(w: Writer) -> tuple[str, ...]:
     a = w("Relu", w("Conv", "x", w.const(16, 4, 3, 3)))
     b = w("Conv", w("ReduceMean", a, axes=[-1, 2]), w.const(16, 16, 1, 1))
@@ -71,7 +81,8 @@ def means(w: Writer) -> tuple[str, ...]:
 
 
 @pytest.mark.parametrize(("make", "shape", "host"), [
-    (means, (1, 4, 6, 6), []), (signals, (1, 4, 19), []), (rows, (2, 3, 8), ["Softmax"]), (rows, (2, 2, 3, 8), ["Softmax"]),
+    (means, (1, 4, 6, 6), []), (views, (1, 4, 9), ["Softmax"]), (signals, (1, 4, 19), []),
+    (rows, (2, 3, 8), ["Softmax"]), (rows, (2, 2, 3, 8), ["Softmax"]),
 ])
 def test_other_ranks_are_on_the_machine(
     make: Callable[[Writer], tuple[str, ...]], shape: tuple[int, ...], host: list[str], tmp_path: Path
@@ -94,6 +105,11 @@ def test_other_ranks_are_on_the_machine(
     assert all(np.abs(made[o] - floats).max() < 0.1 * np.abs(floats).max() for o, floats in zip(outputs, want))
 
 
+def whole_numbers(w: Writer) -> str:
+    a = w("Reshape", w("Reshape", w("Cast", "x", to=6), w.given(np.array([6, 8]))), w.given(np.array([2, 3, 8])))
+    return w("Cast", w("Add", a, w.given(np.arange(8, dtype=np.int32))), to=1)
+
+
 @pytest.mark.parametrize("make", [
     lambda w: w("MatMul", "x", w("Transpose", "x", perm=[0, 2, 1])),
     lambda w: w("MatMul", "x", w.const(2, 8, 4)),
@@ -101,6 +117,7 @@ def test_other_ranks_are_on_the_machine(
     lambda w: w("Cast", w("MatMul", w("Cast", "x", to=6), w.given(np.ones((8, 4), np.int32))), to=1),
     lambda w: w("Relu", w("MaxPool", "x", kernel_shape=[2])),
     lambda w: w("ReduceMean", "x", axes=[1]),
+    whole_numbers,
     lambda w: w("Cast", w("ReduceMean", w("Cast", "x", to=6), axes=[2]), to=1),
 ])
 def test_what_is_no_layer_in_any_rank_stays_as_it_is(make: Callable[[Writer], str], tmp_path: Path) -> None:
