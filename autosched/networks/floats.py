@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 WAY = "quantize the float network it was made of"
 CLIPS = ("Relu", "Clip")
+WEIGHTED = ("Conv", "Gemm", "MatMul", "ConvTranspose")
 SAME_SCALE = ("MaxPool", "Flatten", "Reshape", "Transpose", "Squeeze", "Unsqueeze", "Identity", "Dropout", "DepthToSpace",
               "SpaceToDepth", "Slice", "Pad", "Resize")
 # Of integers at one scale these make what they make of the numbers that the integers stand for: they move, pick and compare.

@@ -10,7 +10,7 @@ is ``zero << shift`` in the bias. Nothing in here needs onnx.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from math import prod
 from typing import Any
@@ -102,6 +102,11 @@ class Residual:
     least: int = -128
 
 
+def spanned(kernel: Sequence[int], dilation: Sequence[int]) -> tuple[int, int]:
+    """Rows and columns from a window's first element to its last."""
+    return (kernel[0] - 1) * dilation[0] + 1, (kernel[1] - 1) * dilation[1] + 1
+
+
 @dataclass(frozen=True, eq=False)
 class Layer:
     """One step on the machine.
@@ -122,6 +127,7 @@ class Layer:
         group: groups of channels.
         nodes: names of the file's nodes that it stands for.
         residual: conv: a sum with its second input, behind ``requant``; or None.
+        dilation: conv: from one element of the window to the next, down and across.
     """
 
     name: str
@@ -137,6 +143,12 @@ class Layer:
     group: int = 1
     nodes: tuple[str, ...] = ()
     residual: Residual | None = None
+    dilation: tuple[int, int] = (1, 1)
+
+    @property
+    def span(self) -> tuple[int, int]:
+        """Rows and columns from a window's first element to its last."""
+        return spanned(self.kernel, self.dilation)
 
 
 FEEDS = "feeds the host"

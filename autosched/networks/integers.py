@@ -15,7 +15,7 @@ from autosched.networks.onnx_file import FLOAT, Node
 from autosched.networks.qdq import dense_fault
 from autosched.networks.ranges import clipped_again, whole
 from autosched.networks.scales import Value, exponent, int8_weight, zero_point
-from autosched.networks.windows import max_layer, padding_fault, window
+from autosched.networks.windows import Window, max_layer, padding_fault, window
 
 FLOOR = "round towards minus infinity: write Add 2^(s-1), Mul 2^-s, Floor, or take the QDQ form"
 
@@ -136,16 +136,16 @@ def _core(found: Found, node: Node) -> _Sums | str:
     zero_in = zero_point(file, node, zeros[0], repr(x))
     zero = int(zero_in[0]) - (128 if file.dtypes[x] == "uint8" else 0)
     value = Value(_plain(found, node, x, zero), 0, zero)
-    stride, pads, kernel, group = (1, 1), (0, 0, 0, 0), (1, 1), 1
+    sizes, kernel, group = Window(), (1, 1), 1
     if node.op == "ConvInteger":
         if weight.ndim != 4:
             return "only convolutions of images are on the machine"
         kernel = (weight.shape[2], weight.shape[3])
-        sizes = window(node, value, file.shapes[x], kernel)
-        if isinstance(sizes, str):
-            return sizes
-        stride, pads = sizes
-        padding_fault(value, pads, node)
+        made = window(node, value, file.shapes[x], kernel)
+        if isinstance(made, str):
+            return made
+        sizes = made
+        padding_fault(value, sizes.pads, node)
         group = int(node.attrs.get("group", 1))
     else:
         reason = dense_fault(node, file.shapes[x], weight.shape)
@@ -154,7 +154,9 @@ def _core(found: Found, node: Node) -> _Sums | str:
         weight = np.ascontiguousarray(weight.T)
     sums = weight.astype(np.int64).reshape(len(weight), -1).sum(axis=1)
     kind = "conv" if node.op == "ConvInteger" else "dense"
-    layer = Layer(node.name, kind, (value.tensor,), "", None, weight, (), kernel, stride, pads, group)
+    layer = Layer(
+        node.name, kind, (value.tensor,), "", None, weight, (), kernel, sizes.stride, sizes.pads, group, dilation=sizes.dilation,
+    )
     return _Sums(layer, len(weight), -zero * sums, nodes=[node.name])
 
 

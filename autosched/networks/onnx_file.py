@@ -12,6 +12,7 @@ import numpy as np
 
 from autosched.errors import ProgramError, suggest
 from autosched.networks.graph import Array
+from autosched.networks.inferred import inferred, line
 from sim.files import read_bytes
 
 if TYPE_CHECKING:
@@ -24,19 +25,6 @@ MAX_ELEMENTS = 1 << 28
 OLDEST_OPSET = 11
 OPSET = 17  # of the files that are written, and what older ones are read as
 AS_TODAY = 13  # from here on operators mean what they mean in a present set: before, axes were attributes and Softmax had another
-_SHAPED_LIKE = {
-    "QLinearAdd": ("Max", (0, 3)),
-    "QLinearGlobalAveragePool": ("GlobalMaxPool", (0,)),
-    "QLinearAveragePool": ("AveragePool", (0,)),
-    "QLinearMul": ("Max", (0, 3)),
-    "QLinearSigmoid": ("Identity", (0,)),
-    "QLinearLeakyRelu": ("Identity", (0,)),
-    "QLinearSoftmax": ("Identity", (0,)),
-    "QLinearConcat": ("Concat", None),  # behind its scale, every third input is a tensor
-    "QGemm": ("Gemm", (0, 3)),
-    "GroupNormalization": ("Identity", (0,)),
-    "MeanVarianceNormalization": ("Identity", (0,)),
-}
 # Inputs that operators of onnxruntime's own cannot do without; QLinearConcat has three to a tensor behind these.
 _NEEDED = {
     "QuantizeLinear": (0, 1), "DequantizeLinear": (0, 1), "QLinearAdd": (0, 1, 3, 4, 6), "QLinearMul": (0, 1, 3, 4, 6),
@@ -184,7 +172,7 @@ def read(path: str | Path, shapes: Mapping[str, tuple[int, ...]] | None = None, 
     except OSError as error:
         raise ProgramError(f"{path}: {error.strerror}") from error
     except (DecodeError, ValueError) as error:
-        raise ProgramError(f"{path}: not an ONNX file, or damaged ({_line(error)})") from error
+        raise ProgramError(f"{path}: not an ONNX file, or damaged ({line(error)})") from error
     if not model.graph.node:
         raise ProgramError(f"{path}: not an ONNX file, or damaged (no nodes)")
     if (odd := _no_text(model)) is not None:
@@ -205,7 +193,7 @@ def _converted(model: ModelProto, where: str) -> ModelProto:
     try:
         return onnx.version_converter.convert_version(model, OPSET)
     except (RuntimeError, ValueError, TypeError, onnx.version_converter.ConvertError, onnx.shape_inference.InferenceError) as e:
-        raise ProgramError(f"{where}: operator set {found} cannot be converted: {_line(e)}") from e
+        raise ProgramError(f"{where}: operator set {found} cannot be converted: {line(e)}") from e
 
 
 def check(model: ModelProto, name: str, where: str, shapes: Mapping[str, tuple[int, ...]]) -> File:
@@ -232,7 +220,7 @@ def check(model: ModelProto, name: str, where: str, shapes: Mapping[str, tuple[i
     _check(copy, where, read_nodes, blank)
     nodes = _folded(read_nodes, constants)
     _fix_inputs(copy, where, shapes, {*constants, *blank})
-    shaped, dtypes = _types(_infer(copy, where), where, constants, blank)
+    shaped, dtypes = _types(inferred(copy, where), where, constants, blank)
     made: dict[str, int] = {}
     read_by: dict[str, list[int]] = {}
     for i, node in enumerate(nodes):
@@ -310,7 +298,7 @@ def _inlined(model: ModelProto, where: str) -> ModelProto:
         return inline_local_functions(onnx.shape_inference.infer_shapes(model), convert_version=True)
     except (RuntimeError, ValueError, TypeError, onnx.checker.ValidationError, onnx.version_converter.ConvertError,
             onnx.shape_inference.InferenceError) as error:
-        raise ProgramError(f"{where}: its functions cannot be written out: {_line(error)}") from error
+        raise ProgramError(f"{where}: its functions cannot be written out: {line(error)}") from error
 
 
 def _opset(model: ModelProto, where: str) -> int:
@@ -394,7 +382,7 @@ def _value(tensor: TensorProto, where: str) -> Array | None:
     try:
         array = numpy_helper.to_array(tensor)
     except (ValueError, TypeError, KeyError) as error:
-        raise ProgramError(f"{where}: tensor {tensor.name!r} is damaged ({_line(error)})") from error
+        raise ProgramError(f"{where}: tensor {tensor.name!r} is damaged ({line(error)})") from error
     return np.asarray(array)
 
 
@@ -566,7 +554,7 @@ def _check(model: ModelProto, where: str, nodes: tuple[Node, ...], blank: Mappin
     try:
         onnx.checker.check_model(probe)
     except (onnx.checker.ValidationError, ValueError, TypeError) as error:
-        raise ProgramError(f"{where}: damaged: {_line(error)}") from error
+        raise ProgramError(f"{where}: damaged: {line(error)}") from error
 
 
 def _needs(node: Node) -> None:
@@ -576,44 +564,6 @@ def _needs(node: Node) -> None:
         at = len(node.inputs)
     if at is not None:
         raise node.refuse(f"its input {at + 1} is missing", "export the model again")
-
-
-def _infer(model: ModelProto, where: str) -> ModelProto:
-    import onnx
-
-    probe = model
-    if any(n.op_type in _SHAPED_LIKE for n in model.graph.node):
-        # onnx infers nothing for onnxruntime's own operators and some of its own: their plain twins stand for them.
-        probe = onnx.ModelProto()
-        probe.CopyFrom(model)
-        casts = []
-        for node in probe.graph.node:
-            if node.op_type in _SHAPED_LIKE:
-                if node.op_type == "QGemm" and not (len(node.input) > 7 and node.input[7]):
-                    # Without a scale of its result that is float.
-                    wide = node.output[0]
-                    node.output[0] = f"{wide}:sums"
-                    casts.append(onnx.helper.make_node("Cast", [node.output[0]], [wide], to=onnx.TensorProto.FLOAT))
-                node.op_type, places = _SHAPED_LIKE[node.op_type]
-                operands = list(node.input[2::3] if places is None else [node.input[i] for i in places])
-                del node.input[:]
-                node.input.extend(operands)
-                node.domain = ""
-                kept = [a for a in node.attribute if node.op_type != "Identity" and a.name not in ("channels_last", "opset")]
-                del node.attribute[:]
-                node.attribute.extend(kept)
-        made = {cast.input[0]: cast for cast in casts}
-        ordered = [n for node in probe.graph.node for n in (node, *(made[o] for o in node.output if o in made))]
-        if casts:
-            del probe.graph.node[:]
-            probe.graph.node.extend(ordered)
-    try:
-        return onnx.shape_inference.infer_shapes(probe, strict_mode=True, data_prop=True)
-    except (onnx.shape_inference.InferenceError, ValueError, RuntimeError) as error:
-        if "instead is null" in str(error):
-            # A node behind the one that nothing is inferred of, which is named where shapes are looked up.
-            return onnx.shape_inference.infer_shapes(probe, data_prop=True)
-        raise ProgramError(f"{where}: shapes do not fit: {_line(error)}") from error
 
 
 def _types(
@@ -640,8 +590,3 @@ def _types(
         shapes.setdefault(entry.name, dims)
         dtypes.setdefault(entry.name, str(np.dtype(helper.tensor_dtype_to_np_dtype(kind.elem_type))))
     return shapes, dtypes
-
-
-def _line(error: BaseException) -> str:
-    text = " ".join(str(error).split())
-    return text if len(text) <= 200 else text[:197] + "..."

@@ -14,7 +14,7 @@ import numpy as np
 
 from autosched.ir.expr import Expr, IntImm, all_of, binary, cast, if_then_else, maximum, minimum
 from autosched.ir.stmt import Buffer, PrimFunc, Stmt, make_root, seq
-from autosched.networks.graph import Array, Graph, Layer, Residual
+from autosched.networks.graph import Array, Graph, Layer, Residual, spanned
 from autosched.networks.ranges import least, reach
 from autosched.networks.tiles import image_of, per_channel, weight_tiles
 from autosched.networks.transposed import Direction, directions
@@ -53,6 +53,7 @@ class Spec:
         low: least result.
         high: greatest result.
         residual: conv: the sum that its result goes into, or None.
+        dilation: of the window of a conv or depthwise: from one element to the next, down and across.
     """
 
     kind: str
@@ -74,6 +75,7 @@ class Spec:
     low: int = -128
     high: int = 127
     residual: Residual | None = None
+    dilation: tuple[int, int] = (1, 1)
 
     def structure(self) -> Spec:
         """The spec whose schedules serve this one: other immediates of the same instructions cost the same cycles."""
@@ -148,7 +150,7 @@ def spec_of(graph: Graph, layer: Layer, source: tuple[int, ...], block: int) -> 
     add = None if add is None else replace(add, least=0 if least(graph.layers, layer.inputs[-1]) >= 0 else -128)
     common = Spec(
         layer.kind, n, c, h, w, c, out[2], out[3], layer.kernel, layer.stride, layer.pads, bias=bias, bias_bits=bits,
-        shift=shift, low=done.low, high=done.high, residual=add,
+        shift=shift, low=done.low, high=done.high, residual=add, dilation=layer.dilation,
     )
     if layer.kind == "deconv":
         return replace(common, co=out[1], pads=(*layer.pads[:2], 0, 0))
@@ -211,7 +213,7 @@ def program(spec: Spec, batch: int, block: int) -> PrimFunc:
         data_shape = [spec.operands, *data_shape]
     data = tensor("data", data_shape, "int8")
     source = b.padded(data)
-    sy, sx = spec.stride
+    (sy, sx), (dy, dx) = spec.stride, spec.dilation
     if spec.kind == "max":
         return b.largest(data, source, axes, [ky, kx])
     tile = [block, block]
@@ -221,7 +223,7 @@ def program(spec: Spec, batch: int, block: int) -> PrimFunc:
 
         def at(*v: Expr) -> Expr:
             n, g, (co, y, x, nb, cb, ci, r, s, i) = v[0], v[1 : 1 + k], v[1 + k :]
-            return _product(source[(n, *g, ci, y * sy + r, x * sx + s, nb, i)], weight[(*g, co, ci, r, s, cb, i)])
+            return _product(source[(n, *g, ci, y * sy + r * dy, x * sx + s * dx, nb, i)], weight[(*g, co, ci, r, s, cb, i)])
 
         reduces = [("ci", ic), ky, kx, ib]
     elif spec.kind == "deconv":
@@ -241,7 +243,7 @@ def program(spec: Spec, batch: int, block: int) -> PrimFunc:
 
         def at(*v: Expr) -> Expr:
             n, co, y, x, nb, cb, r, s, i = v
-            return _product(source[n, co, y * sy + r, x * sx + s, nb, i], weight[co, r, s, cb, i])
+            return _product(source[n, co, y * sy + r * dy, x * sx + s * dx, nb, i], weight[co, r, s, cb, i])
 
         reduces = [ky, kx, ib]
     elif spec.kind == "average":
@@ -375,11 +377,12 @@ class _Builder:
 
 def _by_taps(spec: Spec, x: Array, w: Array) -> Array:
     """Sums of products over windows, tap by tap: all windows at once are larger than the image by the taps."""
-    down, across = spec.stride
-    rows, columns = ((x.shape[3 + d] - spec.kernel[d]) // spec.stride[d] + 1 for d in (0, 1))
+    (down, across), spans = spec.stride, spanned(spec.kernel, spec.dilation)
+    rows, columns = ((x.shape[3 + d] - spans[d]) // spec.stride[d] + 1 for d in (0, 1))
     total: Array | None = None
     for r, s in np.ndindex(*spec.kernel):
-        part = x[:, :, :, r : r + (rows - 1) * down + 1 : down, s : s + (columns - 1) * across + 1 : across]
+        top, left = r * spec.dilation[0], s * spec.dilation[1]
+        part = x[:, :, :, top : top + (rows - 1) * down + 1 : down, left : left + (columns - 1) * across + 1 : across]
         if spec.kind in ("conv", "dense"):
             made = np.stack([
                 np.tensordot(part[:, g], w[g][:, :, r, s], axes=([1, 5], [1, 3])) for g in range(spec.groups)

@@ -12,7 +12,7 @@ from autosched.networks.onnx_file import Node
 from autosched.networks.parameters import output_channels, per_output
 from autosched.networks.ranges import clipped_again, whole
 from autosched.networks.scales import STORE, WAY_OUT, Value, exponents, int8_weight, machine_zero, zero_point
-from autosched.networks.windows import average_layer, max_layer, padding_fault, transposed_window, weight_sums, window
+from autosched.networks.windows import Window, average_layer, max_layer, padding_fault, transposed_window, weight_sums, window
 
 VIEWS = ("Flatten", "Reshape", "Squeeze", "Unsqueeze", "Identity", "Dropout")
 
@@ -250,22 +250,22 @@ def _weighted(found: Found, node: Node) -> None:
             found.reasons[node.name] = "its weight has no scale per output channel"
             return
     group = int(node.attrs.get("group", 1))
-    stride, pads = (1, 1), (0, 0, 0, 0)
+    sizes = Window()
     if node.op == "Conv":
         if weight.ndim != 4:
             found.reasons[node.name] = "only convolutions of images are on the machine"
             return
-        sizes = window(node, value, shape, (weight.shape[2], weight.shape[3]))
-        if isinstance(sizes, str):
-            found.reasons[node.name] = sizes
+        found_window = window(node, value, shape, (weight.shape[2], weight.shape[3]))
+        if isinstance(found_window, str):
+            found.reasons[node.name] = found_window
             return
-        stride, pads = sizes
+        sizes = found_window
     elif node.op == "ConvTranspose":
         made = transposed_window(node, value, shape, found.file.shapes[node.outputs[0]], weight)
         if isinstance(made, str):
             found.reasons[node.name] = made
             return
-        stride, pads = made
+        sizes = Window(*made)
         weight = np.ascontiguousarray(weight.transpose(1, 0, 2, 3))
     elif node.op == "MatMul" or not node.attrs.get("transB", 0):
         if len(powers) > 1 and node.op == "MatMul":
@@ -280,7 +280,7 @@ def _weighted(found: Found, node: Node) -> None:
             return
         bias = _bias_of(found, node, node.inputs[2], at)
     if node.op == "Conv":
-        sums = weight_sums(weight, value.zero, shape, stride, pads)
+        sums = weight_sums(weight, value.zero, shape, sizes)
     else:
         sums = weight.astype(np.int64).reshape(channels, -1).sum(axis=1)
     shift = at - tail.exponent
@@ -289,7 +289,8 @@ def _weighted(found: Found, node: Node) -> None:
     kind = {"Conv": "conv", "ConvTranspose": "deconv"}.get(node.op, "dense")
     found.add(Layer(
         node.name, kind, (value.tensor,), out.tensor, done, weight, (),
-        (weight.shape[2], weight.shape[3]) if kind != "dense" else (1, 1), stride, pads, group, tuple(tail.nodes),
+        (weight.shape[2], weight.shape[3]) if kind != "dense" else (1, 1), sizes.stride, sizes.pads, group, tuple(tail.nodes),
+        dilation=sizes.dilation,
     ))
 
 
@@ -396,11 +397,11 @@ def _average(found: Found, node: Node) -> None:
         found.reasons[node.name] = tail.missing
         return
     kernel = (shape[2], shape[3]) if node.op == "GlobalAveragePool" else tuple(node.attrs["kernel_shape"])
-    sizes = ((1, 1), (0, 0, 0, 0)) if node.op == "GlobalAveragePool" else window(node, value, shape, (kernel[0], kernel[1]))
+    sizes = Window() if node.op == "GlobalAveragePool" else window(node, value, shape, (kernel[0], kernel[1]))
     if isinstance(sizes, str):
         found.reasons[node.name] = sizes
         return
-    stride, pads = sizes
+    stride, pads, _ = sizes
     if any(pads) and not node.attrs.get("count_include_pad", 0):
         found.reasons[node.name] = "its divisor differs at the edge (count_include_pad = 0)"
         return

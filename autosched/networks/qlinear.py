@@ -12,7 +12,7 @@ from autosched.networks.onnx_file import Node
 from autosched.networks.parameters import per_output
 from autosched.networks.qdq import dense_fault, sum_layer
 from autosched.networks.scales import STORE, WAY_OUT, Value, exponents, int8_weight, machine_zero
-from autosched.networks.windows import average_layer, padding_fault, weight_sums, window
+from autosched.networks.windows import Window, average_layer, padding_fault, weight_sums, window
 
 _BIAS = {"QLinearConv": 8, "QGemm": 6}  # the input that is a bias
 NAMES = ("QLinearConv", "QLinearMatMul", "QGemm", "QLinearAdd", "QLinearGlobalAveragePool", "QLinearAveragePool")
@@ -60,18 +60,18 @@ def _weighted(found: Found, node: Node) -> None:
     weight: Array = np.zeros(file.blank[name], np.int8) if name in file.blank else int8_weight(file, node, name, zero)
     value = _operand(found, node, 0)
     shape = file.shapes[value.tensor]
-    stride, pads, kernel = (1, 1), (0, 0, 0, 0), (1, 1)
+    sizes, kernel = Window(), (1, 1)
     if node.op == "QLinearConv":
         if weight.ndim != 4:
             found.reasons[node.name] = "only convolutions of images are on the machine"
             return
         kernel = (weight.shape[2], weight.shape[3])
-        sizes = window(node, value, shape, kernel)
-        if isinstance(sizes, str):
-            found.reasons[node.name] = sizes
+        made = window(node, value, shape, kernel)
+        if isinstance(made, str):
+            found.reasons[node.name] = made
             return
-        stride, pads = sizes
-        sums = weight_sums(weight, value.zero, shape, stride, pads)
+        sizes = made
+        sums = weight_sums(weight, value.zero, shape, sizes)
     else:
         reason = dense_fault(node, shape, weight.shape)
         if reason:
@@ -101,8 +101,8 @@ def _weighted(found: Found, node: Node) -> None:
     done = requant(node, len(weight), bias, sums, value.zero, result.zero, shift, found.rounding, -128, 127)
     kind = "conv" if node.op == "QLinearConv" else "dense"
     found.add(Layer(
-        node.name, kind, (value.tensor,), result.tensor, done, weight, (), kernel, stride, pads,
-        int(node.attrs.get("group", 1)), (node.name,),
+        node.name, kind, (value.tensor,), result.tensor, done, weight, (), kernel, sizes.stride, sizes.pads,
+        int(node.attrs.get("group", 1)), (node.name,), dilation=sizes.dilation,
     ))
 
 
@@ -127,11 +127,11 @@ def _average(found: Found, node: Node) -> None:
         return
     whole = node.op == "QLinearGlobalAveragePool"
     kernel = (shape[2], shape[3]) if whole else tuple(node.attrs["kernel_shape"])
-    sizes = ((1, 1), (0, 0, 0, 0)) if whole else window(node, value, shape, (kernel[0], kernel[1]))
+    sizes = Window() if whole else window(node, value, shape, (kernel[0], kernel[1]))
     if isinstance(sizes, str):
         found.reasons[node.name] = sizes
         return
-    stride, pads = sizes
+    stride, pads, _ = sizes
     if any(pads) and not node.attrs.get("count_include_pad", 0):
         found.reasons[node.name] = "its divisor differs at the edge (count_include_pad = 0)"
         return

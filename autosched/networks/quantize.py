@@ -17,19 +17,20 @@ import numpy as np
 from autosched.arguments import writable_beside
 from autosched.errors import ProgramError, UnknownNameError
 from autosched.networks.calibration import METHODS, calibrate, endless, reached, watched
-from autosched.networks.floats import CLIPS, SAME_SCALE, FloatNet, Names, Op, clip_ends, float_net, folded, nothing_for_it
+from autosched.networks.floats import CLIPS, SAME_SCALE, WEIGHTED, FloatNet, Names, Op, clip_ends, float_net, folded
+from autosched.networks.floats import nothing_for_it as nothing
 from autosched.networks.graph import Array, Ints
 from autosched.networks.images import checked_labels, classes_of
 from autosched.networks.onnx_file import OPSET, File, Node, check, read
 from autosched.networks.parameters import output_channels
 from autosched.networks.ranges import LIMIT
+from autosched.networks.ranks import ranked
 from autosched.networks.reference import refusals, session
 from sim.files import write_bytes
 
 if TYPE_CHECKING:
     from onnx import ModelProto
 
-WEIGHTED = ("Conv", "Gemm", "MatMul", "ConvTranspose")
 CHANCE = ("RandomNormalLike", "RandomUniformLike", "Bernoulli", "Multinomial", "Dropout")  # another result each time
 FINEST = 60  # scales are 2^-60 to 2^60: that of a bias is the product of two, in float32
 NEW_SCALE = (*WEIGHTED, "Add", "AveragePool", "GlobalAveragePool", "Concat", "Relu", "Clip", "Mul", "Sub")
@@ -127,7 +128,7 @@ def quantize(
     if labels is not None:
         labels = checked_labels(labels, sum(len(next(iter(b.values()))) for b in batches))
     _finite(file.nodes, file.constants)
-    net = _computed(float_net(file), file)
+    net = ranked(_computed(float_net(file), file), file.dtypes)
     if net.saturations:
         net = net.settled(reached(write(net, file, None).model, batches, _floats(net, file)))
     _finite(net.ops, net.constants)
@@ -135,7 +136,7 @@ def quantize(
     ranges = calibrate(model, batches, method, _floats(net, file))
     plan = plan_scales(net, file, ranges, per_channel)
     if plan.exponents.keys() <= {*file.inputs}:
-        raise nothing_for_it(file, str(path), WEIGHTED)
+        raise nothing(file, str(path), WEIGHTED)
     made = write(net, file, plan)
     check(made.model, Path(output).stem, str(output), {})
     report = fidelity(model, made, plan, batches, labels)
@@ -149,8 +150,8 @@ def blank_network(file: File) -> File:
     Args:
         file: a checked float file, some of whose constants have no data.
     """
-    net = float_net(file)
-    ranges = dict.fromkeys(file.shapes, (-127.0, 127.0))
+    net = ranked(float_net(file), file.dtypes)
+    ranges = dict.fromkeys(net.shapes, (-127.0, 127.0))
     plan = plan_scales(net, file, ranges, False)
     plan.exponents = dict.fromkeys(plan.exponents, 0)
     return check(write(net, file, plan).model, file.name, file.name, {})

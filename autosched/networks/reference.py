@@ -187,7 +187,7 @@ def _layer(w: _Writer, layer: Layer, inputs: list[str]) -> str:
     if layer.kind == "conv":
         assert layer.weight is not None
         sums = w.emit("ConvInteger", [inputs[0], w.constant(layer.weight)], kernel_shape=list(layer.kernel),
-                      strides=list(layer.stride), pads=pads, group=layer.group)
+                      strides=list(layer.stride), pads=pads, group=layer.group, dilations=list(layer.dilation))
     elif layer.kind == "deconv":
         sums = _transposed(w, layer, inputs[0])
     elif layer.kind == "dense":

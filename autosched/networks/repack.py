@@ -123,6 +123,8 @@ def _packings(graph: Graph, block: int) -> Mapping[str, tuple[Packing, ...]]:
     for layer in graph.layers:
         if layer.kind != "conv" or layer.inputs[0] in made or layer.group != 1 or layer.residual is not None:
             continue
+        if layer.dilation != (1, 1):
+            continue  # its windows' pixels lie apart
         assert layer.weight is not None
         plain = layer.kernel[0] * layer.kernel[1] * -(-layer.weight.shape[1] // block)
         ways = (Way(*pair) for pair in product(_choices(layer, 0), _choices(layer, 1)) if pair != (KEPT, KEPT))

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from math import prod
+from typing import NamedTuple
 
 import numpy as np
 
-from autosched.networks.graph import Array, Ints, Layer
+from autosched.networks.graph import Array, Ints, Layer, spanned
 from autosched.networks.matcher import Found, requant
 from autosched.networks.onnx_file import Node
 from autosched.networks.ranges import least
@@ -14,36 +15,50 @@ from autosched.networks.scales import Value
 from autosched.networks.transposed import directions
 
 
-def window(node: Node, value: Value, shape: tuple[int, ...], kernel: tuple[int, int]) -> (
-    tuple[tuple[int, int], tuple[int, int, int, int]] | str
-):
-    """Stride and pads of a window operator, or why the machine's form does not have it."""
+class Window(NamedTuple):
+    """Where the windows of an operator lie, as ``Layer`` says it."""
+
+    stride: tuple[int, int] = (1, 1)
+    pads: tuple[int, int, int, int] = (0, 0, 0, 0)
+    dilation: tuple[int, int] = (1, 1)
+
+
+def window(node: Node, value: Value, shape: tuple[int, ...], kernel: tuple[int, int]) -> Window | str:
+    """The windows of an operator, or why the machine's form does not have them."""
     if len(shape) != 4:
         return "only images (N, C, H, W) have windows on the machine"
     stride = tuple(node.attrs.get("strides", [1, 1]))
-    if any(d != 1 for d in node.attrs.get("dilations", [1, 1])):
-        return "dilated windows are not on the machine"
-    if node.attrs.get("ceil_mode", 0):
-        return "windows that hang over the edge (ceil_mode) are not on the machine"
+    dilation = tuple(node.attrs.get("dilations", [1, 1]))
+    if any(d != 1 for d in dilation) and "Conv" not in node.op:
+        return "dilated windows of pools are not on the machine"
+    span = spanned(kernel, dilation)
     auto = node.attrs.get("auto_pad", "NOTSET")
     pads = list(node.attrs.get("pads", [0, 0, 0, 0]))
     if auto in ("SAME_UPPER", "SAME_LOWER"):
         more = [
             max((-(-(e + value.pads[d] + value.pads[d + 2]) // s) - 1) * s + k - e - value.pads[d] - value.pads[d + 2], 0)
-            for d, (e, s, k) in enumerate(zip(shape[2:], stride, kernel))
+            for d, (e, s, k) in enumerate(zip(shape[2:], stride, span))
         ]
         small = [m // 2 for m in more]
         large = [m - m // 2 for m in more]
         pads = [*small, *large] if auto == "SAME_UPPER" else [*large, *small]
     elif auto == "VALID":
         pads = [0, 0, 0, 0]
+    if node.attrs.get("ceil_mode", 0):
+        over = [-(e + a + b - k) % s for e, k, s, a, b in zip(shape[2:], span, stride, pads[:2], pads[2:])]
+        # What hangs over counts in a mean or does not, as the operator set says, and windows behind the image are none.
+        behind = any(a + o >= k for o, k, a in zip(over, span, pads[2:]))
+        if any(over) and (behind or node.op != "MaxPool" or auto != "NOTSET"):
+            return "windows that hang over the edge (ceil_mode) are not on the machine"
+        pads = [*pads[:2], *(a + o for a, o in zip(pads[2:], over))]
     all_pads = tuple(int(a + b) for a, b in zip(pads, value.pads))
-    return (int(stride[0]), int(stride[1])), (all_pads[0], all_pads[1], all_pads[2], all_pads[3])
+    return Window(
+        (int(stride[0]), int(stride[1])), (all_pads[0], all_pads[1], all_pads[2], all_pads[3]),
+        (int(dilation[0]), int(dilation[1])),
+    )
 
 
-def weight_sums(
-    weight: Array, zero: int, shape: tuple[int, ...], stride: tuple[int, int], pads: tuple[int, int, int, int]
-) -> Ints:
+def weight_sums(weight: Array, zero: int, shape: tuple[int, ...], sizes: Window) -> Ints:
     """The sum of the weights that read elements of an image: what a zero point of the image takes away from a convolution.
 
     The machine pads with 0, and so does the file, whose 0 is the zero point: weights outside of the image count neither there nor
@@ -53,20 +68,20 @@ def weight_sums(
         weight: [co, ci, kh, kw].
         zero: zero point of the image.
         shape: of the image.
-        stride: of the window.
-        pads: elements around the image.
+        sizes: where the windows lie.
 
     Returns:
         one for each channel; where some windows hang over the edge and there is a zero point, [co, oh, ow].
     """
-    taps = weight.astype(np.int64).sum(axis=1)
+    taps, (stride, pads, dilation) = weight.astype(np.int64).sum(axis=1), sizes
     if not (zero and any(pads)):
         channels: Ints = taps.sum(axis=(1, 2))
         return channels
     inside = []
-    for size, step, before, after, kernel in zip(shape[2:], stride, pads[:2], pads[2:], taps.shape[1:]):
-        count = (size + before + after - kernel) // step + 1
-        at = np.arange(count)[:, None] * step - before + np.arange(kernel)
+    spans = spanned(taps.shape[1:], dilation)
+    for size, step, before, after, span, apart in zip(shape[2:], stride, pads[:2], pads[2:], spans, dilation):
+        count = (size + before + after - span) // step + 1
+        at = np.arange(count)[:, None] * step - before + np.arange(0, span, apart)
         inside.append(((at >= 0) & (at < size)).astype(np.int64))
     places: Ints = np.einsum("ors,yr,xs->oyx", taps, inside[0], inside[1])
     return places
@@ -161,7 +176,7 @@ def max_layer(found: Found, node: Node, value: Value) -> Layer | str:
     sizes = window(node, value, shape, (kernel[0], kernel[1]))
     if isinstance(sizes, str):
         return sizes
-    stride, pads = sizes
+    stride, pads, _ = sizes
     if any(pads) and least(found.layers, value.tensor) < 0:
         return "it is padded and its input may be below zero: the machine pads with zeros"
     return Layer(node.name, "max", (value.tensor,), "", kernel=(kernel[0], kernel[1]), stride=stride, pads=pads)

@@ -77,15 +77,17 @@ class Builder:
     def conv(
         self, x: str, co: int, k: int, stride: int = 1, pad: int = 0, group: int = 1, relu: bool = True,
         per_channel: bool = False, bias: bool = True, exponent: int | None = None, zero: int = 0,
+        apart: int = 1,
     ) -> str:
         n, ci, h, w = self.shapes[x]
         weight = self.weight((co, ci // group, k, k))
-        oh, ow = (h + 2 * pad - k) // stride + 1, (w + 2 * pad - k) // stride + 1
+        span = (k - 1) * apart + 1
+        oh, ow = (h + 2 * pad - span) // stride + 1, (w + 2 * pad - span) // stride + 1
         shape = (n, co, oh, ow)
         powers = self.rng.integers(5, 8, co) if per_channel else np.int64(6)
         b = self.rng.integers(-2000, 2000, co) if bias else np.zeros(co, np.int64)
         out_exponent = exponent if exponent is not None else max(0, self.exponents[x] + 6 - 9)
-        attrs = {"kernel_shape": [k, k], "strides": [stride] * 2, "pads": [pad] * 4, "group": group}
+        attrs = {"kernel_shape": [k, k], "strides": [stride] * 2, "pads": [pad] * 4, "group": group, "dilations": [apart] * 2}
         at = powers + self.exponents[x]
         if self.form == "integer":
             sums = self.node("ConvInteger", [x, self.const(weight)], **attrs)
@@ -158,10 +160,10 @@ class Builder:
         out = self.node("Reshape", [x, self.const(np.array(shape, np.int64))], self.name("q"))
         return self.quantized(out, shape, self.exponents[x], self.zeros[x])
 
-    def maxpool(self, x: str, k: int = 2, stride: int = 2, pad: int = 0) -> str:
+    def maxpool(self, x: str, k: int = 2, stride: int = 2, pad: int = 0, over: int = 0, **more: Any) -> str:
         n, c, h, w = self.shapes[x]
-        shape = (n, c, (h + 2 * pad - k) // stride + 1, (w + 2 * pad - k) // stride + 1)
-        attrs = {"kernel_shape": [k, k], "strides": [stride, stride], "pads": [pad] * 4}
+        shape = (n, c, (h + 2 * pad + over - k) // stride + 1, (w + 2 * pad + over - k) // stride + 1)
+        attrs = {"kernel_shape": [k, k], "strides": [stride, stride], "pads": [pad] * 4, **more}
         if self.form == "qdq":
             return self.quantize(self.node("MaxPool", [self.floats(x)], **attrs), shape, self.exponents[x], self.zeros[x])
         out = self.node("MaxPool", [x], self.name("q"), **attrs)

@@ -14,7 +14,7 @@ from autosched.errors import AutoschedError, ProgramError, UnknownNameError
 from autosched.networks import load, reference
 from autosched.networks.compare import differences
 from autosched.networks.onnx_file import read
-from autosched.networks.windows import weight_sums
+from autosched.networks.windows import Window, weight_sums
 from sim.races import check_races
 
 ONE_LINE = 400
@@ -311,15 +311,22 @@ def test_zero_points_are_folded_and_count_less_where_padding_is_read(
         assert far.max() <= 1 and (far > 0).mean() < 0.05
 
 
-@pytest.mark.parametrize(("stride", "pads"), [((1, 1), (1, 1, 1, 1)), ((2, 1), (1, 0, 2, 1)), ((1, 3), (0, 2, 0, 0))])
-def test_weights_outside_of_the_image_do_not_count(stride: tuple[int, int], pads: tuple[int, int, int, int]) -> None:
+@pytest.mark.parametrize(("stride", "pads", "apart"), [
+    ((1, 1), (1, 1, 1, 1), (1, 1)), ((2, 1), (1, 0, 2, 1), (1, 1)), ((1, 3), (0, 2, 0, 0), (1, 1)),
+    ((2, 1), (3, 4, 2, 4), (2, 4)),
+])
+def test_weights_outside_of_the_image_do_not_count(
+    stride: tuple[int, int], pads: tuple[int, int, int, int], apart: tuple[int, int]
+) -> None:
     rng = np.random.default_rng(0)
     weight = rng.integers(-128, 128, (3, 4, 3, 2)).astype(np.int8)
     inside = np.pad(np.ones((5, 7), np.int64), [(pads[0], pads[2]), (pads[1], pads[3])])
-    windows = np.lib.stride_tricks.sliding_window_view(inside, (3, 2))[:: stride[0], :: stride[1]]
+    windows = np.lib.stride_tricks.sliding_window_view(inside, (2 * apart[0] + 1, apart[1] + 1))
+    windows = windows[:: stride[0], :: stride[1], :: apart[0], :: apart[1]]
     want = np.einsum("yxrs,ocrs->oyx", windows, weight.astype(np.int64))
-    assert np.array_equal(weight_sums(weight, 5, (1, 4, 5, 7), stride, pads), want)
-    assert np.array_equal(weight_sums(weight, 0, (1, 4, 5, 7), stride, pads), weight.astype(np.int64).sum(axis=(1, 2, 3)))
+    sizes = Window(stride, pads, apart)
+    assert np.array_equal(weight_sums(weight, 5, (1, 4, 5, 7), sizes), want)
+    assert np.array_equal(weight_sums(weight, 0, (1, 4, 5, 7), sizes), weight.astype(np.int64).sum(axis=(1, 2, 3)))
 
 
 def test_integer_files_are_not_padded_with_a_zero_point(onnx_models: ModuleType, tmp_path: Path) -> None:
@@ -327,6 +334,68 @@ def test_integer_files_are_not_padded_with_a_zero_point(onnx_models: ModuleType,
     path = saved(b.model(b.conv("x", 16, 3, pad=1)), tmp_path / "net.onnx")
     with pytest.raises(ProgramError, match=r"\(ConvInteger\): its input is padded and has zero point -128 \(uint8: 0\)"):
         load(path)
+
+
+@pytest.mark.parametrize(("form", "sizes", "group", "zero"), [
+    ("qdq", (3, 1, 2, 2), 1, 0), ("integer", (3, 2, 3, 3), 1, 0), ("qlinear", (2, 1, 2, 4), 1, 100), ("qdq", (3, 1, 2, 2), 16, 0),
+])
+def test_dilated_convolutions(
+    form: str, sizes: tuple[int, int, int, int], group: int, zero: int, onnx_models: ModuleType, tmp_path: Path
+) -> None:
+    k, stride, pad, apart = sizes
+    b = onnx_models.Builder(form, np.random.default_rng(0), (1, 16, 7, 7), unsigned=zero > 0)
+    last = b.conv(b.conv("x", 16, 1, zero=zero), 16, k, stride, pad, group, apart=apart)
+    net = load(saved(b.model(last), tmp_path / "net.onnx"))
+    assert net.graph.share() == 1.0
+    x = b.image()
+    got = net.compile(tmp_path)(x)
+    assert np.array_equal(got, reference.run(net.graph, {"x": x})[last])
+    # Ties alone round otherwise.
+    assert np.abs(got.astype(int) - reference.session(b.model(last)).run(None, {"x": x})[0].astype(int)).max() <= 1
+
+
+@pytest.mark.parametrize(("size", "sizes", "kernel", "pads"), [
+    (1, (3, 1, 1, 1), (1, 1), (0,) * 4), (5, (3, 1, 6, 6), (1, 1), (0,) * 4), (2, (5, 1, 2, 1), (3, 3), (1,) * 4),
+    (1, (4, 1, 2, 1), (2, 2), (1,) * 4), (5, (3, 7, 3, 2), (2, 2), (1, 1, 3, 3)), (5, (3, 1, 4, 4), (3, 3), (4,) * 4),
+])
+def test_taps_that_read_zeros_alone_are_left_out(
+    size: int, sizes: tuple[int, int, int, int], kernel: tuple[int, int], pads: tuple[int, ...], onnx_models: ModuleType,
+    tmp_path: Path,
+) -> None:
+    k, stride, pad, apart = sizes
+    b = onnx_models.Builder("integer", np.random.default_rng(0), (1, 16, size, size))
+    last = b.conv("x", 16, k, stride, pad, apart=apart)
+    net = load(saved(b.model(last), tmp_path / "net.onnx"))
+    (layer,) = net.graph.layers
+    assert layer.weight is not None and (layer.kernel, layer.pads, layer.weight.shape[2:]) == (kernel, pads, kernel)
+    x = b.image()
+    assert np.array_equal(reference.run(net.graph, {"x": x})[last], reference.session(b.model(last)).run(None, {"x": x})[0])
+
+
+@pytest.mark.parametrize(("size", "sizes", "over"), [
+    (7, (3, 2, 0), 0), (8, (3, 2, 0), 1), (6, (3, 3, 1), 1), (5, (2, 3, 1), None),
+])
+def test_windows_that_hang_over_the_edge(
+    size: int, sizes: tuple[int, int, int], over: int | None, onnx_models: ModuleType, tmp_path: Path
+) -> None:
+    b = onnx_models.Builder("qdq", np.random.default_rng(0), (1, 3, size, size))
+    last = b.maxpool(b.conv("x", 16, 1), *sizes, over or 0, ceil_mode=1)
+    model = b.model(last)
+    if over is None:
+        infer_shapes = pytest.importorskip("onnx").shape_inference.infer_shapes
+        del model.graph.output[0].type.tensor_type.shape.dim[:]
+        model.graph.output[0].type.tensor_type.ClearField("shape")
+        model = infer_shapes(model)  # which states what onnx thinks
+    net = load(saved(model, tmp_path / "net.onnx"))
+    if over is None:  # its last window would begin behind the image
+        assert net.graph.tensors[last].shape == b.shapes[last]
+        assert [n.op for part in net.graph.host_parts for n in part.nodes if "hang over" in n.reason] == ["MaxPool"]
+        return
+    assert net.graph.layers[-1].kind == "max" and net.graph.tensors[last].shape == b.shapes[last]
+    x = b.image()
+    # The file itself says how windows are counted.
+    want = reference.session(b.model(last)).run(None, {"x": x})[0].astype(int)
+    assert np.abs(reference.run(net.graph, {"x": x})[last] - want).max() <= 1
 
 
 @pytest.mark.parametrize("relu", [True, False])

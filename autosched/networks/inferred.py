@@ -1,0 +1,136 @@
+"""Extents of a file's tensors as onnxruntime has them, also where onnx infers none, or others."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from autosched.errors import ProgramError
+
+if TYPE_CHECKING:
+    from onnx import ModelProto, NodeProto
+
+_SHAPED_LIKE = {
+    "QLinearAdd": ("Max", (0, 3)),
+    "QLinearGlobalAveragePool": ("GlobalMaxPool", (0,)),
+    "QLinearAveragePool": ("AveragePool", (0,)),
+    "QLinearMul": ("Max", (0, 3)),
+    "QLinearSigmoid": ("Identity", (0,)),
+    "QLinearLeakyRelu": ("Identity", (0,)),
+    "QLinearSoftmax": ("Identity", (0,)),
+    "QLinearConcat": ("Concat", None),  # behind its scale, every third input is a tensor
+    "QGemm": ("Gemm", (0, 3)),
+    "GroupNormalization": ("Identity", (0,)),
+    "MeanVarianceNormalization": ("Identity", (0,)),
+}
+
+
+def inferred(model: ModelProto, where: str) -> ModelProto:
+    """A model with the types and extents of its tensors.
+
+    Args:
+        model: a checked model.
+        where: what a refusal calls it.
+
+    Raises:
+        ProgramError: its extents contradict each other.
+    """
+    import onnx
+
+    probe = model
+    if any(n.op_type in _SHAPED_LIKE for n in model.graph.node):
+        # onnx infers nothing for onnxruntime's own operators and some of its own: their plain twins stand for them.
+        probe = onnx.ModelProto()
+        probe.CopyFrom(model)
+        casts = []
+        for node in probe.graph.node:
+            if node.op_type in _SHAPED_LIKE:
+                if node.op_type == "QGemm" and not (len(node.input) > 7 and node.input[7]):
+                    # Without a scale of its result that is float.
+                    wide = node.output[0]
+                    node.output[0] = f"{wide}:sums"
+                    casts.append(onnx.helper.make_node("Cast", [node.output[0]], [wide], to=onnx.TensorProto.FLOAT))
+                node.op_type, places = _SHAPED_LIKE[node.op_type]
+                operands = list(node.input[2::3] if places is None else [node.input[i] for i in places])
+                del node.input[:]
+                node.input.extend(operands)
+                node.domain = ""
+                kept = [a for a in node.attribute if node.op_type != "Identity" and a.name not in ("channels_last", "opset")]
+                del node.attribute[:]
+                node.attribute.extend(kept)
+        made = {cast.input[0]: cast for cast in casts}
+        ordered = [n for node in probe.graph.node for n in (node, *(made[o] for o in node.output if o in made))]
+        if casts:
+            del probe.graph.node[:]
+            probe.graph.node.extend(ordered)
+    try:
+        if any(_upwards(n) for n in probe.graph.node):
+            probe = _counted(probe)
+        return onnx.shape_inference.infer_shapes(probe, strict_mode=True, data_prop=True)
+    except (onnx.shape_inference.InferenceError, ValueError, RuntimeError) as error:
+        if "instead is null" in str(error):
+            # A node behind the one that nothing is inferred of, which is named where shapes are looked up.
+            return onnx.shape_inference.infer_shapes(probe, data_prop=True)
+        raise ProgramError(f"{where}: shapes do not fit: {line(error)}") from error
+
+
+def _upwards(node: NodeProto) -> bool:
+    """Whether a pool counts its windows upwards (ceil_mode), with padding that is written as numbers."""
+    at = {a.name: a for a in node.attribute}
+    plain = "auto_pad" not in at or at["auto_pad"].s == b"NOTSET"
+    return node.op_type in ("MaxPool", "AveragePool") and "ceil_mode" in at and at["ceil_mode"].i != 0 and plain
+
+
+def _counted(model: ModelProto) -> ModelProto:
+    """A model whose pools do not count windows that begin behind the image.
+
+    onnxruntime leaves them out in every operator set, onnx from 22 on: where there is such a window, as many are left as windows
+    counted downwards.
+    """
+    import onnx
+
+    made, wrong = onnx.ModelProto(), set[str]()
+    made.CopyFrom(model)
+    for node in [n for n in made.graph.node if _upwards(n)]:
+        rough = onnx.ModelProto()
+        rough.CopyFrom(made)
+        del rough.graph.value_info[:]  # what the file states may be right where onnx is not
+        for output in rough.graph.output:
+            if output.type.HasField("tensor_type"):
+                output.type.tensor_type.ClearField("shape")
+        graph = onnx.shape_inference.infer_shapes(rough, data_prop=True).graph
+        tensors = (*graph.input, *graph.value_info, *graph.output)
+        known = {v.name: [d.dim_value for d in v.type.tensor_type.shape.dim] for v in tensors}
+        extents = known.get(node.input[0], [])[2:]
+        at = {a.name: list(a.ints) for a in node.attribute}
+        kernel, rank = at["kernel_shape"], len(at["kernel_shape"])
+        pads, steps, apart = at.get("pads", [0] * 2 * rank), at.get("strides", [1] * rank), at.get("dilations", [1] * rank)
+        if len(extents) != rank or min(steps) < 1:
+            continue
+        ends, behind = [], False
+        for e, k, s, d, before, after in zip(extents, kernel, steps, apart, pads[:rank], pads[rank:]):
+            rest = e + before + after - (k - 1) * d - 1
+            late = -(-rest // s) * s >= e + before
+            ends.append(after if late else after + -rest % s)
+            behind |= late
+        if behind:
+            kept = [a for a in node.attribute if a.name not in ("ceil_mode", "pads")]
+            del node.attribute[:]
+            node.attribute.extend([*kept, onnx.helper.make_attribute("pads", [*pads[:rank], *ends])])
+            wrong.update(node.output)
+    for node in made.graph.node:
+        if wrong & {*node.input}:
+            wrong.update(node.output)
+    # What a file states of these may come from onnx.
+    stated = [v for v in made.graph.value_info if v.name not in wrong]
+    del made.graph.value_info[:]
+    made.graph.value_info.extend(stated)
+    for output in made.graph.output:
+        if output.name in wrong and output.type.HasField("tensor_type"):
+            output.type.tensor_type.ClearField("shape")
+    return made
+
+
+def line(error: BaseException) -> str:
+    """An error's text in one line."""
+    text = " ".join(str(error).split())
+    return text if len(text) <= 200 else text[:197] + "..."
