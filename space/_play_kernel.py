@@ -59,12 +59,12 @@ def behind(start: float, beats: float, least: float, fills: Any, n: int, latency
 
     Args:
         start: when it begins.
-        beats: its bus words.
+        beats: cycles of the memory that it takes.
         least: cycles that it takes alone.
         fills: of the load engine: first and last cycle, cycles of a DMA; shape (.., 3).
         n: how many of these there are, in order.
         latency: cycles of a DMA beyond its beats.
-        burst: bus words of a read.
+        burst: cycles of the memory that a read takes.
         reads: that may be on their way.
     """
     for f in range(n):
@@ -76,7 +76,7 @@ def behind(start: float, beats: float, least: float, fills: Any, n: int, latency
             wait = each - latency - since
             if since < 2 * reads:
                 wait = min(wait, burst / 2 * since)
-            wait += each * (math.ceil(beats / (burst * reads / 2)) - 1)
+            wait += each * (math.ceil(beats / (burst * max(reads / 2, 1.0))) - 1)
             least = max(least, min(wait, ended - start) + beats)
             break
     return start + least
@@ -179,7 +179,7 @@ def play(
         fetch: bus words of an instruction.
         fetched: cycles between two instructions of a long row of stores, which come before the next loads.
         begin: cycles before the first instruction.
-        burst: bus words of a read.
+        burst: cycles of the memory that a read takes.
         reads: that may be on their way.
         queue: instructions that wait for an engine at most.
         enough: cycles above which nobody asks how many exactly, shape (n,).

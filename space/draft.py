@@ -18,7 +18,8 @@ from autosched.ir.scopes import ACC
 from autosched.lower.compute import HAZARD_DISTANCE
 from autosched.lower.gemm import LISTED_SHARE
 from autosched.lower.uops import AHEAD_SHARE
-from sim.timing import PIPELINE_CYCLES
+from sim.costs import fetch_batch
+from sim.timing import PIPELINE_CYCLES, read_waits
 from space.plan import columns, stacked, times, turned
 from space.play import (
     AFTER,
@@ -81,7 +82,7 @@ class Terms:
         stages: of the element-wise stages of one output element.
         operations: ALU instructions of one slice.
         fills: per operand, how often it is loaded; where it is not, 0.
-        beats: per operand, bus words of one fill.
+        beats: per operand, cycles that the memory is busy with one fill: bus words, and what passes between its bursts.
         transfers: per operand, DMA instructions of one fill.
         store: of all stores.
         extra: whatever a rule knows better.
@@ -113,6 +114,17 @@ class Terms:
 def latency(config: VTAConfig) -> int:
     """Cycles between two loads beyond their beats."""
     return HANDLING + config.read_delay
+
+
+def burst(config: VTAConfig) -> float:
+    """Cycles that a burst of full length keeps the memory from others, among many that follow each other."""
+    many = 1 << 16
+    return config.burst_beats + float(read_waits(many, many * config.burst_beats, config)) / many
+
+
+def fetch(config: VTAConfig) -> float:
+    """Cycles that the fetch of an instruction keeps the memory from others: its words, and its share of what follows a burst."""
+    return FETCH + (burst(config) - config.burst_beats) / fetch_batch(config)
 
 
 def terms_of(model: Model, plan: Plan, part: Part) -> Terms:
@@ -233,8 +245,8 @@ def draft(model: Model, plan: Plan, enough: Floats | None = None) -> Floats:
         np.array(every.on), *turned(plan, every), columns(every.lows), columns(plan.position), model.n_spatial, fill, work,
         _tails(model, plan, every), _side_by_side(model, plan), np.array(plan.acc_banks), dims, padding.useful_before,
         padding.operand, np.array(plan.drops),
-        widths, float(ISSUE), float(latency(model.config)), float(FETCH), float(FETCHED),
-        float(START + model.config.read_delay), float(model.config.burst_beats),
+        widths, float(ISSUE), float(latency(model.config)), fetch(model.config), float(FETCHED),
+        float(START + model.config.read_delay), burst(model.config),
         float(model.config.outstanding_reads), float(model.config.queue_depth),
         np.full(n, np.inf) if enough is None else enough - extra, out,
     )
@@ -406,7 +418,7 @@ def _work(model: Model, plan: Plan, terms: Terms, fill: Floats, work: Floats) ->
     piece = model.config.uop_capacity / AHEAD_SHARE
     ring = terms.uops > model.config.uop_capacity
     later = np.where(ring, np.maximum(terms.uops / piece - 1, 0.0), 0.0)
-    words = model.config.uop_elem_bytes / model.config.bus_bytes
+    words = model.config.uop_elem_bytes / model.config.bus_bytes * burst(model.config) / model.config.burst_beats
     work[UOPS] = np.where(ring, piece, terms.uops) * words
     work[RELOAD] = later * (piece * words + latency(model.config) + BEHIND) / np.maximum(times(part.outer), 1)
     # A maximum can only bring in a value where something smaller is known to stand: a place's first tile finds anything.

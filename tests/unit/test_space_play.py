@@ -6,6 +6,7 @@ import dataclasses
 import itertools
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ from autosched.ir.scopes import WGT
 from autosched.ir.stmt import PrimFunc
 from autosched.lower.program import lower_table
 from autosched.measure import Candidate, measure
-from autosched.target import get_target
+from autosched.target import Target, get_target
 from autosched.workloads import workload
 from sim import isa, timing
 from space import Space, draft
@@ -61,6 +62,21 @@ def test_the_draft_knows_how_long_the_memory_waits(delay: int, tmp_path: Path) -
     lowest = np.argsort(drafts, kind="stable")[:8]
     cycles = [lower_table(space.schedule(point).func, machine).cycles() for point in points[lowest]]
     assert np.abs(drafts[lowest] / cycles - 1).max() < 0.04
+
+
+@pytest.mark.parametrize(("fields", "name", "near"), [
+    ({"outstanding_reads": 1}, "residual:h=14,w=14,c=64", 0.05), ({"outstanding_reads": 2}, "residual:h=14,w=14,c=64", 0.05),
+    ({"outstanding_reads": 1}, "conv2d:h=14,w=14,ci=128,co=64,k=1", 0.05),
+])
+def test_the_draft_knows_how_many_reads_are_on_their_way(fields: dict[str, int], name: str, near: float) -> None:
+    """Every burst waits for the memory where there is one at a time; where it was not told, estimates were half of the cycles."""
+    machine = Target("few", replace(get_target("vta-de10").config, **fields), "chisel")
+    space = Space(workload(name).func, machine)
+    points = space.sample(np.random.default_rng(0), 60)
+    drafts = space.draft(points)
+    some = np.concatenate([np.argsort(drafts, kind="stable")[:5], np.arange(5)])
+    cycles = [lower_table(space.schedule(point).func, machine).cycles() for point in points[some]]
+    assert np.abs(np.median(drafts[some] / cycles) - 1) < near and (drafts[some] > 0.8 * np.array(cycles)).all()
 
 
 @pytest.mark.parametrize(("name", "parts"), [
