@@ -19,7 +19,7 @@ from autosched.lower.compute import HAZARD_DISTANCE
 from autosched.lower.gemm import LISTED_SHARE
 from autosched.lower.uops import AHEAD_SHARE
 from sim.costs import fetch_batch
-from sim.timing import PIPELINE_CYCLES, read_waits
+from sim.timing import PIPELINE_CYCLES, fetch_cycles_floor, read_waits
 from space.plan import columns, stacked, times, turned
 from space.play import (
     AFTER,
@@ -66,6 +66,7 @@ HANDLING = 7  # cycles between two loads beyond their beats and the memory's del
 FETCH = 2  # bus words of an instruction
 FETCHED = 16  # cycles that the fetch of an instruction takes while the loads keep the memory busy (6 alone)
 BEHIND = 128  # cycles that a load of micro-ops waits for reads in front of it (two bursts of 64 words)
+LONG_QUEUE = 64  # entries of a queue that hold what engines go through while a load waits for its bank
 START = 44  # launch, first instructions, FINISH, beyond the delay of the first fetch
 
 
@@ -125,6 +126,18 @@ def burst(config: VTAConfig) -> float:
 def fetch(config: VTAConfig) -> float:
     """Cycles that the fetch of an instruction keeps the memory from others: its words, and its share of what follows a burst."""
     return FETCH + (burst(config) - config.burst_beats) / fetch_batch(config)
+
+
+def gaps(config: VTAConfig) -> tuple[float, float]:
+    """Cycles between two batches of instructions, on a memory that waits for it and on one that others keep awake.
+
+    0 where queues are long and fetch is faster than the shortest instructions, as in the RTL: then engines hardly wait for it.
+    """
+    batch = fetch_batch(config)
+    each = float(np.diff(fetch_cycles_floor([batch, 2 * batch], config))[0])
+    if config.queue_depth >= LONG_QUEUE and each + config.read_delay < ISSUE * batch:
+        return 0.0, 0.0
+    return each + config.read_delay - batch, each - batch
 
 
 def terms_of(model: Model, plan: Plan, part: Part) -> Terms:
@@ -247,7 +260,8 @@ def draft(model: Model, plan: Plan, enough: Floats | None = None) -> Floats:
         padding.operand, np.array(plan.drops),
         widths, float(ISSUE), float(latency(model.config)), fetch(model.config), float(FETCHED),
         float(START + model.config.read_delay), burst(model.config),
-        float(model.config.outstanding_reads), float(model.config.queue_depth),
+        float(model.config.outstanding_reads), float(model.config.queue_depth), float(fetch_batch(model.config)),
+        *gaps(model.config),
         np.full(n, np.inf) if enough is None else enough - extra, out,
     )
     return np.asarray(out + extra, dtype=np.float64)
