@@ -65,7 +65,8 @@ ISSUE = 7  # cycles of a computing instruction beyond its micro-ops: pipeline an
 HANDLING = 7  # cycles between two loads beyond their beats and the memory's delay: request, drain, next (vta.md 5.7)
 FETCH = 2  # bus words of an instruction
 FETCHED = 16  # cycles that the fetch of an instruction takes while the loads keep the memory busy (6 alone)
-BEHIND = 128  # cycles that a load of micro-ops waits for reads in front of it (two bursts of 64 words)
+BEHIND = 128  # cycles that a load of micro-ops waits for reads in front of it, and between its own, at most (two of 64 words)
+LISTS = 64  # micro-ops that lists are seldom longer than, nor than half of the memory
 LONG_QUEUE = 64  # entries of a queue that hold what engines go through while a load waits for its bank
 START = 44  # launch, first instructions, FINISH, beyond the delay of the first fetch
 
@@ -428,13 +429,18 @@ def _work(model: Model, plan: Plan, terms: Terms, fill: Floats, work: Floats) ->
     whole, ragged = times(part.extents[..., : model.n_spatial]), part.short[..., : model.n_spatial].any(axis=-1)
     work[STORE] = np.where(ragged, terms.store * elements / np.maximum(whole, 1), terms.store / outs) / slices
     work[STORES] = model.store_transfers(plan, part)
-    # What the memory does not hold at once comes in pieces on the way, each behind a read of what the others load.
-    piece = model.config.uop_capacity / AHEAD_SHARE
-    ring = terms.uops > model.config.uop_capacity
+    # What the memory does not hold at once comes in pieces on the way, each behind reads of what the others load.
+    visits = np.maximum(times(part.outer), 1)
+    # A list that is longer by itself is loaded as a whole.
+    capacity = model.config.uop_capacity
+    several = capacity / AHEAD_SHARE
+    piece = np.clip(terms.uops / visits, several, max(several, min(capacity / 2, LISTS)))
+    ring = terms.uops > capacity
     later = np.where(ring, np.maximum(terms.uops / piece - 1, 0.0), 0.0)
     words = model.config.uop_elem_bytes / model.config.bus_bytes * burst(model.config) / model.config.burst_beats
+    behind = np.minimum(BEHIND, burst(model.config) + piece * words)
     work[UOPS] = np.where(ring, piece, terms.uops) * words
-    work[RELOAD] = later * (piece * words + latency(model.config) + BEHIND) / np.maximum(times(part.outer), 1)
+    work[RELOAD] = later * (piece * words + latency(model.config) + behind) / visits
     # A maximum can only bring in a value where something smaller is known to stand: a place's first tile finds anything.
     work[CLEAR] = model.init_elements(plan, part) if model.nest.clears else 0.0
 

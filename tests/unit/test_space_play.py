@@ -110,6 +110,16 @@ def test_fetch_is_played_where_it_is_slow(fields: dict[str, int], late: bool) ->
     assert not any(draft.gaps(spec.config)[0] for spec in TARGETS.values())
 
 
+@pytest.mark.parametrize(("held", "semantics"), [(8, "chisel"), (32, "portable")])
+def test_the_draft_knows_what_few_micro_ops_cost(held: int, semantics: str) -> None:
+    """Lists come one by one, in loads of a burst: each waited as long as the loads of a large memory, and was one of many."""
+    machine = Target("few", replace(get_target("vta-de10").config, uop_depth=held), semantics)
+    space = Space(workload("conv2d:h=14,w=14,ci=32,co=64,k=3,stride=2,pad=1").func, machine)
+    points = space.sample(np.random.default_rng(0), 12)
+    share = space.draft(points) / [lower_table(space.schedule(point).func, machine).cycles() for point in points]
+    assert np.median(np.abs(share - 1)) < 0.12 and share.max() < 1.25
+
+
 @pytest.mark.parametrize(("name", "parts"), [
     (PADDED, False), ("conv2d_transpose:h=4,w=4,ci=32,co=32,k=4,stride=2,pad=1", False),
     ("conv2d:h=6,w=4,ci=32,co=64,k=3,pad=1", True),
