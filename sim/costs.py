@@ -18,6 +18,7 @@ from sim.errors import ConfigError, LimitError
 from sim.isa import Table
 
 I64 = npt.NDArray[np.int64]
+F64 = npt.NDArray[np.float64]
 
 INSN_ADDRESS = 0x10000
 # Busy cycles of a GEMM or ALU instruction beyond its micro-ops.
@@ -27,6 +28,8 @@ MAX_BURSTS = 50_000_000
 # Cycles from a unit's start to the first issue of its loads, before top padding; from issue to the memory's queue.
 _FIRST_ISSUE = 2
 _TO_QUEUE = 1
+# Cycles from the last word of a burst to the first one of what was kept back until then, beyond the memory's delay.
+_AGAIN = 2
 
 
 @lru_cache(maxsize=256)
@@ -169,6 +172,28 @@ def load_cycles_floor(
     lag = lags[np.asarray(mem, dtype=np.int64)]
     floor: I64 = _FIRST_ISSUE + np.asarray(y_pad_0, dtype=np.int64) + _TO_QUEUE + words + lag
     return np.where(words > 0, floor, 1)
+
+
+def read_waits(bursts: npt.ArrayLike, words: npt.ArrayLike, config: VTAConfig) -> F64:
+    """Return the cycles between the bursts of one load in which the memory sends nothing; exact where all are of one length.
+
+    What is asked for only when nothing is left in the memory's queue waits for the memory like the first burst. With one read
+    in flight at once that is every burst, with two every other one; three keep something in the queue.
+
+    Args:
+        bursts: of the load; on average, where it is some of several.
+        words: of all of them.
+        config: the machine.
+    """
+    count, total = np.maximum(np.asarray(bursts, dtype=np.float64), 1.0), np.asarray(words, dtype=np.float64)
+    most, again = config.outstanding_reads, config.read_delay + _AGAIN
+    if most > 2:
+        return np.zeros(np.broadcast_shapes(count.shape, total.shape))
+    # While one of two is sent the other one waits already.
+    each = np.maximum(again - (most - 1) * total / count, 0.0)
+    low = np.floor(count)
+    before, behind = (np.floor((n - 1) / most) for n in (low, low + 1))
+    return np.asarray((before + (count - low) * (behind - before)) * each, dtype=np.float64)
 
 
 def store_cycles(

@@ -27,6 +27,7 @@ from sim.costs import (
     load_cycles_floor,
     load_words,
     parameters,
+    read_waits,
     store_cycles,
 )
 from sim.errors import DeadlockError, LimitError, Waiter
@@ -56,7 +57,7 @@ from sim.markup import listing
 __all__ = [
     "CLIENT_NAMES", "INSN_ADDRESS", "MAX_BURSTS", "MAX_CYCLES", "PIPELINE_CYCLES", "TOKEN_FROM", "Timing", "alu_cycles",
     "check_fields", "cycles", "fetch_cycles", "fetch_cycles_floor", "gemm_cycles", "instruction_cycles", "load_cycles",
-    "load_cycles_floor", "load_words", "simulate", "store_cycles", "warm",
+    "load_cycles_floor", "load_words", "read_waits", "simulate", "store_cycles", "warm",
 ]  # fmt: skip
 
 I64 = npt.NDArray[np.int64]

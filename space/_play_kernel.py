@@ -12,9 +12,11 @@ from typing import Any
 import numpy as np
 
 from sim._kernels import kernel, refresh
-from space import _alone_kernel
+from space import _alone_kernel, _fetch_kernel
 from space import play as columns
 from space._alone_kernel import alone
+from space._fetch_kernel import AWAKE, BATCH, COMPUTES, CROWD, GAP, GIVEN, LOADS, REST, worked
+from space._fetch_kernel import STORES as STORE_QUEUE
 from space.play import (
     AFTER,
     AROUND,
@@ -50,7 +52,9 @@ from space.play import (
     WITHIN,
 )
 
-refresh(__file__, columns, _alone_kernel)
+refresh(__file__, columns, _alone_kernel, _fetch_kernel)
+
+CROWDED = 0.4  # of all reads that may be on their way, those that a batch of instructions finds in front of it, as long loads go
 
 
 @kernel(nogil=True)
@@ -59,12 +63,12 @@ def behind(start: float, beats: float, least: float, fills: Any, n: int, latency
 
     Args:
         start: when it begins.
-        beats: its bus words.
+        beats: cycles of the memory that it takes.
         least: cycles that it takes alone.
         fills: of the load engine: first and last cycle, cycles of a DMA; shape (.., 3).
         n: how many of these there are, in order.
         latency: cycles of a DMA beyond its beats.
-        burst: bus words of a read.
+        burst: cycles of the memory that a read takes.
         reads: that may be on their way.
     """
     for f in range(n):
@@ -76,7 +80,7 @@ def behind(start: float, beats: float, least: float, fills: Any, n: int, latency
             wait = each - latency - since
             if since < 2 * reads:
                 wait = min(wait, burst / 2 * since)
-            wait += each * (math.ceil(beats / (burst * reads / 2)) - 1)
+            wait += each * (math.ceil(beats / (burst * max(reads / 2, 1.0))) - 1)
             least = max(least, min(wait, ended - start) + beats)
             break
     return start + least
@@ -139,7 +143,7 @@ def play(
     on: Any, extents: Any, tiles: Any, outers: Any, lows: Any, position: Any, spatial: Any, fill: Any, work: Any, tails: Any,
     apart: Any, acc_banks: Any, dims: Any, counts: Any, padded: Any,
     drops: Any, widths: Any, issue: float, latency: float, fetch: float, fetched: float, begin: float, burst: float,
-    reads: float, queue: float, enough: Any, out: Any,
+    reads: float, queue: float, batch: float, gap: float, awake: float, enough: Any, out: Any,
 ) -> None:
     """Cycles of every point.
 
@@ -179,9 +183,12 @@ def play(
         fetch: bus words of an instruction.
         fetched: cycles between two instructions of a long row of stores, which come before the next loads.
         begin: cycles before the first instruction.
-        burst: bus words of a read.
+        burst: cycles of the memory that a read takes.
         reads: that may be on their way.
         queue: instructions that wait for an engine at most.
+        batch: instructions that are fetched at once.
+        gap: cycles from the last one of a batch to the first of the next; 0 where fetch runs ahead of all that engines wait for.
+        awake: the same while others read.
         enough: cycles above which nobody asks how many exactly, shape (n,).
         out: the result, shape (n,).
     """
@@ -205,6 +212,7 @@ def play(
     after = np.zeros(operands, dtype=np.bool_)
     turning = np.zeros(operands, dtype=np.int64)  # loops of several iterations around its load, and those around these
     stands = np.zeros(operands, dtype=np.bool_)  # whether it is loaded right in front of the stages
+    turns_of = np.zeros(operands, dtype=np.int64)  # of a visit: in front of initial values, behind these, or behind products
     within, shares = np.zeros(operands, dtype=np.int64), np.zeros(operands, dtype=np.int64)
     share_of = np.zeros(operands)  # of a fill: cycles that a share of it takes
     early = np.zeros(operands)  # before its end: when the share is there that a visit's products read
@@ -218,6 +226,10 @@ def play(
     # This visit's fills and those behind it that run ahead: first and last cycle, cycles of a DMA.
     under_way = np.zeros((max(held, 2) * operands, 3))
     w = np.zeros(work.shape[0])  # of a part
+    late_fetch = gap > 0
+    clock, heads = np.zeros(6), np.zeros(3, dtype=np.int64)  # of fetch, as its kernel takes them, like the next
+    began = np.zeros((3, int(queue) if late_fetch else 1))
+    clock[BATCH], clock[GAP], clock[AWAKE] = batch, gap, awake
     useful = np.ones(ndims)  # share of a visit's products that no padding makes zero, by padded dimension
     due = np.zeros(operands, dtype=np.bool_)  # addends that the stages of this tile wait for
     outer, low_of = np.zeros(axes, dtype=np.int64), np.zeros(axes, dtype=np.int64)
@@ -239,6 +251,9 @@ def play(
         store = begin
         arrived = begin  # the end of the last fill: the program waits for it, even where padding leaves no product that reads it
         told = begin  # when the stores so far have been fetched
+        clock[GIVEN], clock[REST], clock[CROWD] = begin - 2, batch, 0.0
+        began[:] = 0.0
+        heads[:] = 0
         banks_acc = acc_banks[r] + 1
         first_part = True
         known = 0.0  # accumulators whose contents are known to be small
@@ -261,7 +276,10 @@ def play(
                 for a in range(axes):
                     if rest[a] != tile[a]:
                         left *= 1 - (1 - rest[a] / tile[a]) / outer[a]
-            comp += w[UOPS]
+            if late_fetch and w[UOPS] > 0:
+                comp = worked(COMPUTES, comp, w[UOPS], 1.0, 0.0, clock, began, heads)
+            else:
+                comp += w[UOPS]
             # Without room beside the part before the loads wait for its products, the initial values for its last store.
             if not first_part and apart[0, p, r] == 0:
                 load = max(load, last)
@@ -281,6 +299,8 @@ def play(
                 beats_of[k], transfers_of[k] = fill[BEATS, k, p, r], fill[TRANSFERS, k, p, r]
                 least[k] = beats_of[k] + latency * transfers_of[k]
             turns = turning_of(int(w[OUT]), outer)
+            # Whether the next visit's loads reach their queue while this one's products wait.
+            runs_ahead = not late_fetch or w[PIECES] + w[SLICES] * w[FIXED] / issue + 1 < queue
             n_awaited = n_added = n_loaded = n_shared = deepest = 0
             in_front = False  # whether something is loaded right in front of the stages
             for k in range(operands):
@@ -309,6 +329,10 @@ def play(
                     loaded[n_loaded] = inward[i]
                     n_loaded += 1
                     deepest = max(deepest, depth[inward[i]])  # loops around the innermost load
+            for k in range(operands):
+                # Where instructions wait to be fetched it counts which stand behind the initial values, and behind the products.
+                inside = turning[k] > 0 and turning[k] >= turning_of(int(w[AROUND]), outer)
+                turns_of[k] = 0 if not late_fetch else 2 if turning[k] > axes else 1 if inside else 0
             uneven = False  # whether the last tile along some axis is smaller
             for a in range(axes):
                 uneven |= rest[a] != tile[a]
@@ -348,138 +372,163 @@ def play(
                 if in_front:
                     for a in range(int(w[OUT]), axes):
                         ends = ends and counter[a] == outer[a] - 1
-                # Loads of this visit, in program order.
+                # Loads of this visit and its products, in program order.
                 load = max(load, told)
                 fills = 0
-                for i in range(n_loaded):
-                    k = loaded[i]
-                    if stands[k]:
-                        if not ends:
+                ahead = False  # whether what the load engine does meanwhile stands among the fills
+                for turn in range(3):
+                    if turn == 1:
+                        if new_tile:
+                            if step == 0 and first_part and w[LATE] > 0:
+                                late = comp
+                                for i in range(n_awaited):
+                                    k = awaited[i]
+                                    if filled[k]:
+                                        late = max(late, ready[k])
+                                comp = late + w[LATE]
+                                load += w[LATE] - latency
+                            if w[CLEAR] > 0 and known < w[CLEAR] * (bank + 1):
+                                known = w[CLEAR] * (bank + 1)
+                                if late_fetch:
+                                    comp = worked(COMPUTES, comp, 0.0, 1.0, load, clock, began, heads)
+                                comp = max(comp, stored[bank]) + w[CLEAR] + issue
+                        for i in range(n_added):
+                            k = added[i]
+                            if step == 0 or changed < depth[k]:
+                                if not ahead:
+                                    # What the load engine does meanwhile: fills of the next visit with any, once banks are free.
+                                    ahead = True
+                                    follows = deepest - 1  # the loop that goes on there
+                                    while follows >= 0 and counter[follows] + 1 == outer[follows]:
+                                        follows -= 1
+                                    if runs_ahead:
+                                        fills = run_ahead(
+                                            load, follows, inward, engine, depth, beats_of, transfers_of, banks, once, slot,
+                                            release, under_way, fills, latency, fetch,
+                                        )
+                                due[k] = after[k]
+                                if not after[k]:
+                                    if late_fetch:
+                                        comp = worked(COMPUTES, comp, 0.0, transfers_of[k], load, clock, began, heads)
+                                    comp = behind(comp, beats_of[k], least[k], under_way, fills, latency, burst, reads)
+                                    load += beats_of[k]  # one bus for both
+                        if new_tile and w[FIRST] < 0:
+                            # The initial values, once the slot is stored.
+                            written = w[INIT] if begun == 1.0 else (w[INIT] - issue) * begun + issue
+                            if late_fetch and written > 0:
+                                comp = worked(COMPUTES, comp, 0.0, 1.0, load, clock, began, heads)
+                            if w[RESET] == 0:
+                                comp = max(comp, stored[bank]) + written
+                            else:
+                                comp += written
+                                # Its tiles were stored long ago, but for the last; of another part's it is where there was room.
+                                if w[AROUND] >= w[OUT] or (step == 0 and apart[1, p, r] < 0):
+                                    comp = max(comp, stored[bank])
+                    elif turn == 2:
+                        products = w[PRODUCTS] * share * made
+                        if drops[r]:
+                            for d in range(ndims):
+                                a, b = dims[r, d, 0], dims[r, d, 1]
+                                if step == since or (a >= changed and outer[a] > 1) or (b >= changed and outer[b] > 1):
+                                    # Else the visit before, which this one follows, was at the same place.
+                                    i0, i1, j0, j1 = 0, 1, 0, 1
+                                    if a >= 0:
+                                        i0 = low_of[a] + counter[a] * tile[a]
+                                        i1 = i0 + (rest[a] if counter[a] == outer[a] - 1 else tile[a])
+                                    if b >= 0:
+                                        j0 = counter[b] * tile[b]
+                                        j1 = j0 + tile[b]
+                                    got = counts[d, i1, j1] - counts[d, i0, j1] - counts[d, i1, j0] + counts[d, i0, j0]
+                                    useful[d] = got / ((i1 - i0) * (j1 - j0))
+                                products *= useful[d]
+                        if products > 0:
+                            for i in range(n_shared):
+                                k = shared[i]
+                                early[k] = share_of[k] * (shares[k] - 1 - counter[within[k]])
+                            reading, pieces, behind_reads = products, w[PIECES], 0.0
+                            if w[LEAD] > 0:
+                                lead = w[LEAD] * products
+                                comp += lead + issue
+                                reading, pieces = products - lead, pieces - 1
+                                behind_reads = w[TRAIL] * products + issue * (w[PIECES] - 2)
+                            for i in range(n_awaited):
+                                comp = max(comp, ready[awaited[i]] - early[awaited[i]])
+                            if late_fetch:
+                                cycles = reading + issue * pieces + w[RELOAD]
+                                comp = worked(COMPUTES, comp, cycles, w[PIECES], load, clock, began, heads)
+                            else:
+                                comp += reading + issue * pieces + w[RELOAD]
+                            load += fetch * w[PIECES]
+                            last = comp - behind_reads
+                    for i in range(n_loaded if turn == 0 or late_fetch else 0):
+                        k = loaded[i]
+                        if late_fetch and turns_of[k] != turn:
                             continue
-                    elif step > 0 and not changed < depth[k]:
-                        continue
-                    beats, transfers = beats_of[k], transfers_of[k]
-                    if k == padded and drops[r]:
-                        there = 1.0  # share of a whole fill's rows
-                        for d in range(ndims):
-                            a, b = dims[r, d, 0], dims[r, d, 1]
-                            at = 0
-                            if a >= 0:
-                                low = low_of[a] if depth[k] > 0 else 0
-                                if a < depth[k]:
-                                    low += counter[a] * tile[a]
-                                at += dims[r, d, 2] * low
-                            if b >= 0 and b < depth[k]:
-                                at += dims[r, d, 3] * (counter[b] * tile[b])
-                            whole, pad = widths[0, d, p, r], widths[4, d, p, r]
-                            high = min(at + widths[5, d, p, r], pad + widths[3, d, p, r])
-                            got = max(high - max(at, pad), 0.0)
-                            if got < widths[1, d, p, r]:
-                                transfers = max(transfers, widths[2, d, p, r] * there)
-                            if got != whole:
-                                there *= got / whole
-                        beats *= there
-                    if depth[k] > spatial:
-                        beats *= share
-                    if made != 1.0:
-                        for a in range(spatial):
-                            place = position[a, r]
-                            if place < depth[k] and counter[place] == outer[place] - 1:
-                                beats *= tails[0, k, a, p, r]
-                                transfers = max(transfers, tails[1, k, a, p, r])
-                    if beats == 0:
-                        continue
-                    own = slot[k]
-                    used = max(done - fill[LEFT, k, p, r], last) if engine[k] > 1 else last
-                    if filled[k]:
-                        release[k, (own if own else banks[k]) - 1] = used
-                    whole_fill = beats + (latency + fetch) * transfers
-                    if shares[k] > 1 and banks[k] == 1 and filled[k]:
-                        # They are read and loaded again in turn.
-                        load = max(load, freed[k])
-                    elif once[k] == 0:
-                        load = max(load, release[k, own])
-                    elif once[k] == 2 and filled[k]:
-                        load = max(load, used)
-                    under_way[fills, 0] = load
-                    load += whole_fill
-                    if shares[k] > 1:
-                        share_of[k] = whole_fill / shares[k]
-                    under_way[fills, 1], under_way[fills, 2] = load, beats / transfers + latency
-                    fills += 1
-                    ready[k] = arrived = load
-                    filled[k] = 1
-                    slot[k] = own + 1 if own + 1 < banks[k] else 0
-                if new_tile:
-                    if step == 0 and first_part and w[LATE] > 0:
-                        late = comp
-                        for i in range(n_awaited):
-                            k = awaited[i]
-                            if filled[k]:
-                                late = max(late, ready[k])
-                        comp = late + w[LATE]
-                        load += w[LATE] - latency
-                    if w[CLEAR] > 0 and known < w[CLEAR] * (bank + 1):
-                        known = w[CLEAR] * (bank + 1)
-                        comp = max(comp, stored[bank]) + w[CLEAR] + issue
-                ahead = False  # whether that stands among the fills
-                for i in range(n_added):
-                    k = added[i]
-                    if step == 0 or changed < depth[k]:
-                        if not ahead:
-                            # What the load engine does meanwhile: the next visit's fills that has some, once banks are free.
-                            ahead = True
-                            follows = deepest - 1  # the loop that goes on there
-                            while follows >= 0 and counter[follows] + 1 == outer[follows]:
-                                follows -= 1
-                            fills = run_ahead(
-                                load, follows, inward, engine, depth, beats_of, transfers_of, banks, once, slot, release,
-                                under_way, fills, latency, fetch,
-                            )
-                        due[k] = after[k]
-                        if not after[k]:
-                            comp = behind(comp, beats_of[k], least[k], under_way, fills, latency, burst, reads)
-                            load += beats_of[k]  # one bus for both
-                if new_tile and w[FIRST] < 0:
-                    # The initial values, once the slot is stored.
-                    written = w[INIT] if begun == 1.0 else (w[INIT] - issue) * begun + issue
-                    if w[RESET] == 0:
-                        comp = max(comp, stored[bank]) + written
-                    else:
-                        comp += written
-                        # Its tiles were stored long ago, but for the last; what another part has left is where there was room.
-                        if w[AROUND] >= w[OUT] or (step == 0 and apart[1, p, r] < 0):
-                            comp = max(comp, stored[bank])
-                products = w[PRODUCTS] * share * made
-                if drops[r]:
-                    for d in range(ndims):
-                        a, b = dims[r, d, 0], dims[r, d, 1]
-                        if step == since or (a >= changed and outer[a] > 1) or (b >= changed and outer[b] > 1):
-                            # Else the visit before, which this one follows, was at the same place.
-                            i0, i1, j0, j1 = 0, 1, 0, 1
-                            if a >= 0:
-                                i0 = low_of[a] + counter[a] * tile[a]
-                                i1 = i0 + (rest[a] if counter[a] == outer[a] - 1 else tile[a])
-                            if b >= 0:
-                                j0 = counter[b] * tile[b]
-                                j1 = j0 + tile[b]
-                            got = counts[d, i1, j1] - counts[d, i0, j1] - counts[d, i1, j0] + counts[d, i0, j0]
-                            useful[d] = got / ((i1 - i0) * (j1 - j0))
-                        products *= useful[d]
-                if products > 0:
-                    for i in range(n_shared):
-                        k = shared[i]
-                        early[k] = share_of[k] * (shares[k] - 1 - counter[within[k]])
-                    reading, pieces, behind_reads = products, w[PIECES], 0.0
-                    if w[LEAD] > 0:
-                        lead = w[LEAD] * products
-                        comp += lead + issue
-                        reading, pieces, behind_reads = products - lead, pieces - 1, w[TRAIL] * products + issue * (pieces - 2)
-                    for i in range(n_awaited):
-                        comp = max(comp, ready[awaited[i]] - early[awaited[i]])
-                    comp += reading + issue * pieces + w[RELOAD]
-                    load += fetch * w[PIECES]
-                    last = comp - behind_reads
+                        if stands[k]:
+                            if not ends:
+                                continue
+                        elif step > 0 and not changed < depth[k]:
+                            continue
+                        beats, transfers = beats_of[k], transfers_of[k]
+                        if k == padded and drops[r]:
+                            there = 1.0  # share of a whole fill's rows
+                            for d in range(ndims):
+                                a, b = dims[r, d, 0], dims[r, d, 1]
+                                at = 0
+                                if a >= 0:
+                                    low = low_of[a] if depth[k] > 0 else 0
+                                    if a < depth[k]:
+                                        low += counter[a] * tile[a]
+                                    at += dims[r, d, 2] * low
+                                if b >= 0 and b < depth[k]:
+                                    at += dims[r, d, 3] * (counter[b] * tile[b])
+                                whole, pad = widths[0, d, p, r], widths[4, d, p, r]
+                                high = min(at + widths[5, d, p, r], pad + widths[3, d, p, r])
+                                got = max(high - max(at, pad), 0.0)
+                                if got < widths[1, d, p, r]:
+                                    transfers = max(transfers, widths[2, d, p, r] * there)
+                                if got != whole:
+                                    there *= got / whole
+                            beats *= there
+                        if depth[k] > spatial:
+                            beats *= share
+                        if made != 1.0:
+                            for a in range(spatial):
+                                place = position[a, r]
+                                if place < depth[k] and counter[place] == outer[place] - 1:
+                                    beats *= tails[0, k, a, p, r]
+                                    transfers = max(transfers, tails[1, k, a, p, r])
+                        if beats == 0:
+                            continue
+                        own = slot[k]
+                        used = max(done - fill[LEFT, k, p, r], last) if engine[k] > 1 else last
+                        if filled[k]:
+                            release[k, (own if own else banks[k]) - 1] = used
+                        whole_fill = beats + (latency + fetch) * transfers
+                        if shares[k] > 1 and banks[k] == 1 and filled[k]:
+                            # They are read and loaded again in turn.
+                            load = max(load, freed[k])
+                        elif once[k] == 0:
+                            load = max(load, release[k, own])
+                        elif once[k] == 2 and filled[k]:
+                            load = max(load, used)
+                        if late_fetch:
+                            clock[CROWD] = min(CROWDED * burst * max(reads, 1 / CROWDED), beats / transfers / 2)
+                            under_way[fills, 0] = worked(LOADS, load, 0.0, 1.0, load, clock, began, heads)
+                            load = under_way[fills, 0] + whole_fill / transfers
+                            if transfers > 1.5:
+                                rest_of = whole_fill - whole_fill / transfers
+                                load = worked(LOADS, load, rest_of, transfers - 1, load, clock, began, heads)
+                        else:
+                            under_way[fills, 0] = load
+                            load += whole_fill
+                        if shares[k] > 1:
+                            share_of[k] = whole_fill / shares[k]
+                        under_way[fills, 1], under_way[fills, 2] = load, beats / transfers + latency
+                        fills += 1
+                        ready[k] = arrived = load
+                        filled[k] = 1
+                        slot[k] = own + 1 if own + 1 < banks[k] else 0
                 for i in range(n_shared):
                     if counter[within[shared[i]]] == 0:
                         freed[shared[i]] = comp
@@ -503,10 +552,13 @@ def play(
                         if due[k]:
                             if not ahead:
                                 ahead = True
-                                fills = run_ahead(
-                                    load, changed, inward, engine, depth, beats_of, transfers_of, banks, once, slot, release,
-                                    under_way, fills, latency, fetch,
-                                )
+                                if runs_ahead:
+                                    fills = run_ahead(
+                                        load, changed, inward, engine, depth, beats_of, transfers_of, banks, once, slot, release,
+                                        under_way, fills, latency, fetch,
+                                    )
+                            if late_fetch:
+                                comp = worked(COMPUTES, comp, 0.0, transfers_of[k], load, clock, began, heads)
                             comp = behind(comp, beats_of[k], least[k], under_way, fills, latency, burst, reads)
                             due[k] = False
                     if w[FIRST] >= 0:
@@ -516,11 +568,17 @@ def play(
                         ended *= w[SLICES] / slices
                         stage, each = w[FIXED] + (stage - w[FIXED]) * ended, each * ended
                     for _ in range(slices):
+                        if late_fetch:
+                            if stage > 0:
+                                many = w[FIXED] / issue
+                                comp = worked(COMPUTES, comp, stage, many, load, clock, began, heads)
+                            store = worked(STORE_QUEUE, max(store, comp), each, w[STORES], load, clock, began, heads)
+                            continue
                         comp += stage
                         store = max(store, comp) + each
                     # All are fetched before the next loads, and no more wait than there is room for.
-                    told += fetched * w[STORES] * w[SLICES]
-                    if w[STORES] * w[SLICES] > queue:
+                    told += 0.0 if late_fetch else fetched * w[STORES] * w[SLICES]
+                    if w[STORES] * w[SLICES] > queue and not late_fetch:
                         told = max(told, store - queue * w[STORE] / w[STORES])
                     done = comp
                     stored[bank] = store

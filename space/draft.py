@@ -18,7 +18,8 @@ from autosched.ir.scopes import ACC
 from autosched.lower.compute import HAZARD_DISTANCE
 from autosched.lower.gemm import LISTED_SHARE
 from autosched.lower.uops import AHEAD_SHARE
-from sim.timing import PIPELINE_CYCLES
+from sim.costs import fetch_batch
+from sim.timing import PIPELINE_CYCLES, fetch_cycles_floor, read_waits
 from space.plan import columns, stacked, times, turned
 from space.play import (
     AFTER,
@@ -64,7 +65,9 @@ ISSUE = 7  # cycles of a computing instruction beyond its micro-ops: pipeline an
 HANDLING = 7  # cycles between two loads beyond their beats and the memory's delay: request, drain, next (vta.md 5.7)
 FETCH = 2  # bus words of an instruction
 FETCHED = 16  # cycles that the fetch of an instruction takes while the loads keep the memory busy (6 alone)
-BEHIND = 128  # cycles that a load of micro-ops waits for reads in front of it (two bursts of 64 words)
+BEHIND = 128  # cycles that a load of micro-ops waits for reads in front of it, and between its own, at most (two of 64 words)
+LISTS = 64  # micro-ops that lists are seldom longer than, nor than half of the memory
+LONG_QUEUE = 64  # entries of a queue that hold what engines go through while a load waits for its bank
 START = 44  # launch, first instructions, FINISH, beyond the delay of the first fetch
 
 
@@ -81,7 +84,7 @@ class Terms:
         stages: of the element-wise stages of one output element.
         operations: ALU instructions of one slice.
         fills: per operand, how often it is loaded; where it is not, 0.
-        beats: per operand, bus words of one fill.
+        beats: per operand, cycles that the memory is busy with one fill: bus words, and what passes between its bursts.
         transfers: per operand, DMA instructions of one fill.
         store: of all stores.
         extra: whatever a rule knows better.
@@ -113,6 +116,29 @@ class Terms:
 def latency(config: VTAConfig) -> int:
     """Cycles between two loads beyond their beats."""
     return HANDLING + config.read_delay
+
+
+def burst(config: VTAConfig) -> float:
+    """Cycles that a burst of full length keeps the memory from others, among many that follow each other."""
+    many = 1 << 16
+    return config.burst_beats + float(read_waits(many, many * config.burst_beats, config)) / many
+
+
+def fetch(config: VTAConfig) -> float:
+    """Cycles that the fetch of an instruction keeps the memory from others: its words, and its share of what follows a burst."""
+    return FETCH + (burst(config) - config.burst_beats) / fetch_batch(config)
+
+
+def gaps(config: VTAConfig) -> tuple[float, float]:
+    """Cycles between two batches of instructions, on a memory that waits for it and on one that others keep awake.
+
+    0 where queues are long and fetch is faster than the shortest instructions, as in the RTL: then engines hardly wait for it.
+    """
+    batch = fetch_batch(config)
+    each = float(np.diff(fetch_cycles_floor([batch, 2 * batch], config))[0])
+    if config.queue_depth >= LONG_QUEUE and each + config.read_delay < ISSUE * batch:
+        return 0.0, 0.0
+    return each + config.read_delay - batch, each - batch
 
 
 def terms_of(model: Model, plan: Plan, part: Part) -> Terms:
@@ -233,9 +259,10 @@ def draft(model: Model, plan: Plan, enough: Floats | None = None) -> Floats:
         np.array(every.on), *turned(plan, every), columns(every.lows), columns(plan.position), model.n_spatial, fill, work,
         _tails(model, plan, every), _side_by_side(model, plan), np.array(plan.acc_banks), dims, padding.useful_before,
         padding.operand, np.array(plan.drops),
-        widths, float(ISSUE), float(latency(model.config)), float(FETCH), float(FETCHED),
-        float(START + model.config.read_delay), float(model.config.burst_beats),
-        float(model.config.outstanding_reads), float(model.config.queue_depth),
+        widths, float(ISSUE), float(latency(model.config)), fetch(model.config), float(FETCHED),
+        float(START + model.config.read_delay), burst(model.config),
+        float(model.config.outstanding_reads), float(model.config.queue_depth), float(fetch_batch(model.config)),
+        *gaps(model.config),
         np.full(n, np.inf) if enough is None else enough - extra, out,
     )
     return np.asarray(out + extra, dtype=np.float64)
@@ -402,13 +429,18 @@ def _work(model: Model, plan: Plan, terms: Terms, fill: Floats, work: Floats) ->
     whole, ragged = times(part.extents[..., : model.n_spatial]), part.short[..., : model.n_spatial].any(axis=-1)
     work[STORE] = np.where(ragged, terms.store * elements / np.maximum(whole, 1), terms.store / outs) / slices
     work[STORES] = model.store_transfers(plan, part)
-    # What the memory does not hold at once comes in pieces on the way, each behind a read of what the others load.
-    piece = model.config.uop_capacity / AHEAD_SHARE
-    ring = terms.uops > model.config.uop_capacity
+    # What the memory does not hold at once comes in pieces on the way, each behind reads of what the others load.
+    visits = np.maximum(times(part.outer), 1)
+    # A list that is longer by itself is loaded as a whole.
+    capacity = model.config.uop_capacity
+    several = capacity / AHEAD_SHARE
+    piece = np.clip(terms.uops / visits, several, max(several, min(capacity / 2, LISTS)))
+    ring = terms.uops > capacity
     later = np.where(ring, np.maximum(terms.uops / piece - 1, 0.0), 0.0)
-    words = model.config.uop_elem_bytes / model.config.bus_bytes
+    words = model.config.uop_elem_bytes / model.config.bus_bytes * burst(model.config) / model.config.burst_beats
+    behind = np.minimum(BEHIND, burst(model.config) + piece * words)
     work[UOPS] = np.where(ring, piece, terms.uops) * words
-    work[RELOAD] = later * (piece * words + latency(model.config) + BEHIND) / np.maximum(times(part.outer), 1)
+    work[RELOAD] = later * (piece * words + latency(model.config) + behind) / visits
     # A maximum can only bring in a value where something smaller is known to stand: a place's first tile finds anything.
     work[CLEAR] = model.init_elements(plan, part) if model.nest.clears else 0.0
 

@@ -7,11 +7,16 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
+import numpy.typing as npt
 
+from sim import timing
 from space.rule import Ints
 
 if TYPE_CHECKING:
+    from sim.config import VTAConfig
     from space.model import Model
+
+Floats = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -68,7 +73,34 @@ class Loads:
     transfers: Ints
     footprint: Ints
 
-    def words(self, source: Sequence[int], size: int, bus: int) -> Ints:
+    def beats(self, shape: Shape, size: int, config: VTAConfig) -> Ints | Floats:
+        """Cycles that one fill keeps the memory from others: its bus words, and what passes between its bursts.
+
+        Args:
+            shape: of the operand.
+            size: bytes of an element.
+            config: the machine.
+        """
+        words = self.words(shape.source, size, config.bus_bytes)
+        if config.outstanding_reads > 2:
+            return words
+        dmas = np.maximum(self.transfers, 1)
+        return words + dmas * timing.read_waits(self.bursts(shape, size, config) / dmas, words / dmas, config)
+
+    def bursts(self, shape: Shape, size: int, config: VTAConfig) -> Floats:
+        """Bursts of one fill, on average over where it may lie: rows of the tensor are cut at their boundaries."""
+        row, step = np.ones_like(self.elements), np.ones_like(self.elements)
+        dense = np.ones(row.shape, dtype=np.bool_)
+        for d in reversed(range(len(shape.source))):
+            row = np.where(dense, row * np.minimum(self.region[..., d], shape.source[d]), row)
+            step = np.where(dense, shape.strides[d], step)  # from one place of a row to the next
+            dense &= self.region[..., d] == shape.source[d]
+            step = np.where(dense, shape.strides[d] * shape.source[d], step)
+        grain = np.maximum(np.gcd(step * size, config.burst_bytes), config.bus_bytes)
+        each = 1 + (-(-row * size // grain) - 1) * grain / config.burst_bytes
+        return np.asarray(self.elements / np.maximum(row, 1) * each, dtype=np.float64)
+
+    def words(self, source: Sequence[int] | Ints, size: int, bus: int) -> Ints:
         """Bus words of one fill: each element has some of its own, or those that follow each other in the tensor share them.
 
         Args:

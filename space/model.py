@@ -21,7 +21,7 @@ from autosched.ir.stmt import PrimFunc
 from autosched.lower.capacity import Held, copies_of, fits
 from autosched.target import Target
 from sim import timing
-from space.figures import Loads, Shape
+from space.figures import Floats, Loads, Shape
 from space.nest import Nest
 from space.padding import Padding
 from space.plan import Mask, Part, Plan, along, columns, indices, stacked, times, turned
@@ -557,10 +557,10 @@ class Model:
 
     # -- traffic ------------------------------------------------------------------------------------------------------
 
-    def transfer(self, plan: Plan, part: Part, operand: int) -> tuple[Ints, Ints]:
-        """(beats, DMA instructions) of one fill, shape (n,) each."""
+    def transfer(self, plan: Plan, part: Part, operand: int) -> tuple[Ints | Floats, Ints]:
+        """(cycles of the memory, DMA instructions) of one fill, shape (n,) each."""
         load, op = self._load(plan, part, operand), self.nest.operands[operand]
-        return load.words(op.source, self.bytes_of[op.scope], self.config.bus_bytes), load.transfers
+        return load.beats(self.shapes[operand], self.bytes_of[op.scope], self.config), load.transfers
 
     def store_cycles(self, plan: Plan, part: Part) -> npt.NDArray[np.float64]:
         """Store cycles of a part; rows shorter than a burst pay for more bursts, and slices cut rows."""

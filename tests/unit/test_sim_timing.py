@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import itertools
 import json
 import subprocess
 import sys
@@ -303,3 +304,17 @@ def test_an_opcode_that_is_none_is_refused(opcode: int) -> None:
 
 def test_the_plain_twin_is_called_as_the_model_is() -> None:
     assert inspect.signature(reference.cycles) == inspect.signature(timing.cycles)
+
+
+def test_few_reads_at_once_wait_for_the_memory_again() -> None:
+    """With one in flight every burst does, with two every other one; with three none, whatever the machine is."""
+    counts = np.array([1, 2, 3, 7, 40])
+    for bus, beats, delay, reads in itertools.product((8, 16), (2, 8, 64), (2, 16, 90), (1, 2, 3, 16)):
+        machine = VTAConfig(bus_bytes=bus, burst_beats=beats, read_delay=delay, outstanding_reads=reads)
+        words = counts * beats
+        x = words * bus // machine.wgt_elem_bytes
+        whole = x * machine.wgt_elem_bytes == words * bus
+        alone = timing.load_cycles(MEM_WGT, 0, 1, x[whole], x[whole], config=machine) - words[whole]
+        waits = timing.read_waits(counts, words, machine)
+        assert (alone == 6 + delay + waits[whole]).all() and waits[0] == 0
+        assert (waits[1:] > 0).all() == (reads == 1) and waits.any() == (reads < 3 and (reads - 1) * beats < delay + 2)
