@@ -70,8 +70,6 @@ class Found:
             ProgramError: its accumulator can leave int32, or its shapes contradict each other.
         """
         self._fits(layer)
-        if layer.kind == "conv":
-            layer = _trimmed(layer, self.tensors[layer.inputs[0]].shape, self.tensors[layer.output].shape)
         prove(layer)
         self.layers.append(layer)
         self.covered.update(layer.nodes)
@@ -106,30 +104,6 @@ class Found:
                 f"node {layer.name!r}: shapes do not fit: {list(shape)} with weight {list(layer.weight.shape)} gives "
                 f"{list(want)}, the file says {list(out)}; export the model again"
             )
-
-
-def _trimmed(layer: Layer, shape: tuple[int, ...], out: tuple[int, ...]) -> Layer:
-    """A convolution without the outermost taps that read zeros around the image alone: nothing is gained by loading them.
-
-    Args:
-        layer: the convolution.
-        shape: of its input.
-        out: of its result.
-    """
-    assert layer.weight is not None
-    ends, pads = [], list(layer.pads)
-    for d, (kernel, step, apart) in enumerate(zip(layer.kernel, layer.stride, layer.dilation)):
-        at = np.arange(out[2 + d])[:, None] * step - pads[d] + np.arange(kernel) * apart
-        (read,) = np.nonzero(((at >= 0) & (at < shape[2 + d])).any(axis=0))
-        low, high = (int(read[0]), int(read[-1]) + 1) if len(read) else (0, kernel)
-        # What is left of the padding is no less than nothing.
-        low, high = min(low, pads[d] // apart), max(high, kernel - pads[d + 2] // apart)
-        pads[d], pads[d + 2] = pads[d] - low * apart, pads[d + 2] - (kernel - high) * apart
-        ends.append(slice(low, high))
-    weight = np.ascontiguousarray(layer.weight[:, :, ends[0], ends[1]])
-    return replace(
-        layer, weight=weight, kernel=(weight.shape[2], weight.shape[3]), pads=(pads[0], pads[1], pads[2], pads[3]),
-    )
 
 
 def requant(

@@ -132,15 +132,15 @@ def _attempt(func: PrimFunc, target: Target, wanted: _Wanted, last: bool = True)
         begun = made
     cut = trims.apart(begun, target)
     if cut is not None:
-        found, why = _from(cut, target, wanted)
+        found, why = _from(cut, func, target, wanted, last)
         # What is cut may have fewer of the forms that need not be; where it has none at all, the program stays whole.
-        if found is not None or (wanted != _Wanted() and _from(cut, target, _Wanted())[0] is not None):
+        if found is not None or (wanted != _Wanted() and _from(cut, func, target, _Wanted(), last)[0] is not None):
             return found, why
-    return _from(begun, target, wanted)
+    return _from(begun, func, target, wanted, last)
 
 
-def _from(begun: Schedule, target: Target, wanted: _Wanted) -> tuple[Schedule | None, str]:
-    """As ``_attempt``, of a program of plain blocks."""
+def _from(begun: Schedule, func: PrimFunc, target: Target, wanted: _Wanted, last: bool) -> tuple[Schedule | None, str]:
+    """As ``_attempt``, of a program of plain blocks that ``func`` has been brought into."""
     found, why = _in_some_way(begun, target, wanted)
     if why or (found is not None and copies.unloadable(found.func)):
         # What several copies read costs the host no more, if it makes it, than the parameter itself; others had points first.
@@ -159,7 +159,7 @@ def _from(begun: Schedule, target: Target, wanted: _Wanted) -> tuple[Schedule | 
     if not wanted.weights and _lacks_weights(begun.func, found, target):
         # The first way is the one mostly, in whichever way to the form.
         for ways in (1, turned.MOST_WAYS):
-            other = _from(begun, target, wanted._replace(weights=ways))[0]
+            other = _from(begun, func, target, wanted._replace(weights=ways), last)[0]
             if other is not None:
                 return other, ""
     if last and not wanted.weights and _unfit(found, why):

@@ -354,24 +354,6 @@ def test_dilated_convolutions(
     assert np.abs(got.astype(int) - reference.session(b.model(last)).run(None, {"x": x})[0].astype(int)).max() <= 1
 
 
-@pytest.mark.parametrize(("size", "sizes", "kernel", "pads"), [
-    (1, (3, 1, 1, 1), (1, 1), (0,) * 4), (5, (3, 1, 6, 6), (1, 1), (0,) * 4), (2, (5, 1, 2, 1), (3, 3), (1,) * 4),
-    (1, (4, 1, 2, 1), (2, 2), (1,) * 4), (5, (3, 7, 3, 2), (2, 2), (1, 1, 3, 3)), (5, (3, 1, 4, 4), (3, 3), (4,) * 4),
-])
-def test_taps_that_read_zeros_alone_are_left_out(
-    size: int, sizes: tuple[int, int, int, int], kernel: tuple[int, int], pads: tuple[int, ...], onnx_models: ModuleType,
-    tmp_path: Path,
-) -> None:
-    k, stride, pad, apart = sizes
-    b = onnx_models.Builder("integer", np.random.default_rng(0), (1, 16, size, size))
-    last = b.conv("x", 16, k, stride, pad, apart=apart)
-    net = load(saved(b.model(last), tmp_path / "net.onnx"))
-    (layer,) = net.graph.layers
-    assert layer.weight is not None and (layer.kernel, layer.pads, layer.weight.shape[2:]) == (kernel, pads, kernel)
-    x = b.image()
-    assert np.array_equal(reference.run(net.graph, {"x": x})[last], reference.session(b.model(last)).run(None, {"x": x})[0])
-
-
 @pytest.mark.parametrize(("size", "sizes", "over"), [
     (7, (3, 2, 0), 0), (8, (3, 2, 0), 1), (6, (3, 3, 1), 1), (5, (2, 3, 1), None),
 ])
