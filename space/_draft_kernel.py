@@ -108,7 +108,7 @@ def stores(tiles: Any, extents: Any, slices: Any, thick: Any, sliced: bool, spat
 
 @lean
 def uops(
-    extents: Any, tiles: Any, outer: Any, lows: Any, position: Any, depth: Any, init: Any, attach: Any, keep: Any,
+    on: Any, extents: Any, tiles: Any, outer: Any, lows: Any, position: Any, depth: Any, init: Any, attach: Any, keep: Any,
     banks: Any, acc_banks: Any, drops: Any, uses: Any, tied: Any, borders: Any, taps: Any, sizes: Any, useful: Any,
     whole: Any, spatial: int, apart: bool, joined: bool, capacity: int, listed: int, worth: float, moved: Any, inner: Any,
     terms: Any, found: Any,
@@ -121,6 +121,7 @@ def uops(
     instead, with all taps, where that takes fewer cycles.
 
     Args:
+        on: whether a part exists, shape (parts, n).
         extents: iterations of every axis, shape (parts, axes, n), like the following three.
         tiles: iterations inside a tile.
         outer: tiles along every axis.
@@ -151,12 +152,14 @@ def uops(
         terms: room, per border: the share of tiles that it cuts, how many kinds of such tiles there are and of others, the share
             of taps that it cuts in such a tile, of how many lengths on average, and the share of products that such a tile has;
             shape (borders, 6).
-        found: the result, shape (2, parts, n).
+        found: the result, shape (2, parts, n); where a part is not, as it is.
     """
     parts, axes, n = extents.shape[0], extents.shape[1], extents.shape[2]
     n_borders = borders.shape[0]
     for p in range(parts):
         for r in range(n):
+            if not on[p, r]:
+                continue
             tiles_run = visits = 1
             for a in range(axes):
                 if a < spatial:

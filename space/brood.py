@@ -75,10 +75,16 @@ class Brood:
         rows = settled[fresh(space.wide(sketch, fixed[settled]), self._known, self._known)]
         self._known |= met
         self._open[sketch] = fixed[len(again) :][~stays[len(again) :]]
-        points, plans = space.wide(sketch, fixed[rows]), [plan.of(rows) for plan in plans]
-        inside = space.allowed(sketch, fixed[rows], plans) & space.as_fixed(points)
+        points = space.wide(sketch, fixed[rows])
+        asked = space.as_fixed(points)
         if self._barred:
-            inside &= are_new(space.same_loads(points), self._barred)
+            asked &= are_new(space.same_loads(points), self._barred)
+        rows = rows[asked]
+        plans = [plan.of(rows) for plan in plans]
+        # A third of them does not fit, which is seen sooner than all the rest.
+        fitting = np.flatnonzero(space.sketches[sketch].capacity(plans))
+        own, plans = fixed[rows[fitting]], [plan.of(fitting) for plan in plans]
+        points, inside = space.wide(sketch, own), space.sketches[sketch].legal(own, plans)
         drafts = space.estimated(sketch, plans, np.where(inside, enough(points), NEVER))
         return points[inside], drafts[inside]
 

@@ -20,7 +20,7 @@ from autosched.lower.gemm import LISTED_SHARE
 from autosched.lower.uops import AHEAD_SHARE
 from sim.costs import fetch_batch
 from sim.timing import PIPELINE_CYCLES, fetch_cycles_floor, read_waits
-from space.plan import columns, stacked, times, turned
+from space.plan import columns, ends, stacked, times, turned
 from space.play import (
     AFTER,
     AROUND,
@@ -367,8 +367,8 @@ def _tails(model: Model, plan: Plan, part: Part) -> Floats:
     It lies in a place for a whole tile, where its rows follow each other with gaps. Shape (2, operands, axes, parts, n), empty
     where all tiles are alike. What a border of the padding cuts off is seen at the border.
     """
-    short = part.short
-    if not short[..., : model.n_spatial].any():
+    short = ends(plan, part)
+    if not short[:, : model.n_spatial].any():
         return np.zeros((2, 0, 0, 0, 0))
     from space._loads_kernel import tails
 
@@ -377,7 +377,7 @@ def _tails(model: Model, plan: Plan, part: Part) -> Floats:
     padded = np.zeros(movers.shape[:2], dtype=np.bool_)
     for dim in model.padding.dims:
         padded[model.padding.operand, dim.at] = True
-    tails(model.regions(plan, part), columns(short), dims, movers, padded, np.array(plan.drops), model.n_spatial, found)
+    tails(model.regions(plan, part), short, dims, movers, padded, np.array(plan.drops), model.n_spatial, found)
     return found
 
 
@@ -426,7 +426,8 @@ def _work(model: Model, plan: Plan, terms: Terms, fill: Floats, work: Floats) ->
             work[FIRST] = ahead
     work[SLICES] = slices
     # A whole tile's share: the last one may be smaller.
-    whole, ragged = times(part.extents[..., : model.n_spatial]), part.short[..., : model.n_spatial].any(axis=-1)
+    whole = times(part.extents[..., : model.n_spatial])
+    ragged = ends(plan, part)[:, : model.n_spatial].any(axis=1).reshape(part.on.shape)
     work[STORE] = np.where(ragged, terms.store * elements / np.maximum(whole, 1), terms.store / outs) / slices
     work[STORES] = model.store_transfers(plan, part)
     # What the memory does not hold at once comes in pieces on the way, each behind reads of what the others load.
@@ -494,7 +495,8 @@ def uops(model: Model, plan: Plan, part: Part) -> tuple[Floats, Floats]:
         sizes = padding.kinds(part, model.ranges(plan, part, depth)).reshape(len(padding.dims), *found.shape[1:])[cut]
         useful = padding.shares(part).reshape(len(padding.dims), *found.shape[1:])[cut]
     _draft_kernel.uops(
-        *turned(plan, part), stacked(columns(part.lows)), columns(plan.position), depth, np.array(np.atleast_2d(part.init)),
+        np.array(np.atleast_2d(part.on)), *turned(plan, part), stacked(columns(part.lows)), columns(plan.position), depth,
+        np.array(np.atleast_2d(part.init)),
         attach, np.array([plan.keep[k] for k in read], dtype=np.bool_).reshape(attach.shape),
         np.array([plan.banks[k] for k in read], dtype=np.int64).reshape(attach.shape), np.array(plan.acc_banks),
         np.array(plan.drops), model.uses[read], tied, np.ascontiguousarray(borders), np.ascontiguousarray(taps),

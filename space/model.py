@@ -24,7 +24,7 @@ from sim import timing
 from space.figures import Floats, Loads, Shape
 from space.nest import Nest
 from space.padding import Padding
-from space.plan import Mask, Part, Plan, along, columns, indices, stacked, times, turned
+from space.plan import Mask, Part, Plan, along, columns, indices, once, stacked, times, turned
 from space.rule import Column, Ints, NumericRule, Points
 
 LAID_OUT = "laid out"  # the original of a nest that makes a weight of what another one has stored
@@ -266,7 +266,7 @@ class Model:
         if plan.memo is None or at is None:
             return np.array(self._loads(plan, part, 0, len(self.nest.operands)).region.swapaxes(2, 3))
         every = self._every_load(plan, plan.memo).region
-        return np.array((every if at < 0 else every[:, at, None]).swapaxes(2, 3))
+        return once(plan, part, "regions", lambda: np.array((every if at < 0 else every[:, at, None]).swapaxes(2, 3)))
 
     def _every_load(self, plan: Plan, memo: dict[object, Any]) -> Loads:
         """What the fills of all operands in all parts bring; worked out once."""
@@ -472,7 +472,7 @@ class Model:
 
     def out_tiles(self, plan: Plan, part: Part) -> Ints:
         """Iterations of every spatial axis that stages and the store go through at once, shape (n, spatial axes)."""
-        return self.ranges(plan, part, part.out)[..., : self.n_spatial]
+        return once(plan, part, "out tiles", lambda: self.ranges(plan, part, part.out)[..., : self.n_spatial])
 
     def outs_run(self, plan: Plan, part: Part) -> Ints:
         """How often a part's stages run and store, shape (n,)."""
@@ -480,7 +480,7 @@ class Model:
 
     def init_elements(self, plan: Plan, part: Part) -> Ints:
         """Accumulator elements that get their initial values at once, those of a tile or of several; shape (n,)."""
-        return times(self.ranges(plan, part, part.init)[..., : self.n_spatial])
+        return once(plan, part, "init", lambda: times(self.ranges(plan, part, part.init)[..., : self.n_spatial]))
 
     def inits_run(self, plan: Plan, part: Part) -> Ints:
         """How often a part writes initial values, shape (n,)."""
@@ -522,7 +522,7 @@ class Model:
         """
         nest, last = self.nest, since + len(plan.parts) - 1
         tensors = nest.live if nest.anchor is not None or nest.within else max(1, len(nest.stages))
-        found = []
+        found, parts = [], plan.stack
         for k, operand in enumerate(nest.operands):
             shared, made = self.shared(plan, k), int(operand.consumer in nest.sides)  # what is made of it has a place of its own
             if shared.any():
@@ -532,17 +532,16 @@ class Model:
                     spans = [(shared & ~front, since), (front, 0)]
                 stays, name = self.footprint(plan, plan.body, k), operand.name
                 found += [Held(operand.scope, np.where(when, stays, 0), 1 + made, first, last, name) for when, first in spans]
-            for n, part in enumerate(plan.parts, since):
-                own = np.where(part.on & ~shared, self.footprint(plan, part, k), 0)
-                # A result may take the place of an addend, and then its copies are the addend's too.
-                taken = operand.scope == ACC and (nest.anchor is None or operand.leads)
-                banks = np.maximum(plan.banks[k], plan.acc_banks) if taken else None
-                found.append(Held(operand.scope, own, self.copies(plan, part, k, banks) + made, n, n, operand.name))
-        for n, part in enumerate(plan.parts, since):
-            tile = np.where(part.on, self.init_elements(plan, part) + times(self.out_tiles(plan, part)) * (tensors - 1), 0)
-            turns = self.tile_copies(plan, part)
+            own = np.where(parts.on & ~shared, self.footprint(plan, parts, k), 0)
+            # A result may take the place of an addend, and then its copies are the addend's too.
+            taken = operand.scope == ACC and (nest.anchor is None or operand.leads)
+            copies = self.copies(plan, parts, k, np.maximum(plan.banks[k], plan.acc_banks) if taken else None) + made
+            found += [Held(operand.scope, size, turns, n, n, operand.name)
+                      for n, (size, turns) in enumerate(zip(own, copies), since)]
+        tile = np.where(parts.on, self.init_elements(plan, parts) + times(self.out_tiles(plan, parts)) * (tensors - 1), 0)
+        for n, (part, size, turns) in enumerate(zip(plan.parts, tile, self.tile_copies(plan, parts)), since):
             if not nest.stands:
-                found.append(Held(ACC, tile, turns, n, n, nest.out))
+                found.append(Held(ACC, size, turns, n, n, nest.out))
             if nest.wides:
                 found.append(Held(ACC, np.where(part.on, self.wide_room(part), 0), 1, n, n, nest.wides[0].block))
             if nest.halos:
@@ -583,13 +582,14 @@ class Model:
         """Elements in a row of what a part stores, and STOREs of a slice, shape (2, n)."""
         from space._draft_kernel import stores
 
-        found = np.zeros((2, *np.atleast_2d(part.on).shape), dtype=np.int64)
-        slices, thick = (np.array(own).reshape(found.shape[1:]) for own in (part.slices, part.thick))
-        stores(
-            stacked(columns(self.out_tiles(plan, part))), self.extents, slices, thick, bool(self.nest.stages), self.n_spatial,
-            found,
-        )
-        return found if part.on.ndim > 1 else found[:, 0]
+        def rows() -> Ints:
+            found = np.zeros((2, *np.atleast_2d(part.on).shape), dtype=np.int64)
+            slices, thick = (np.array(own).reshape(found.shape[1:]) for own in (part.slices, part.thick))
+            tiles = stacked(columns(self.out_tiles(plan, part)))
+            stores(tiles, self.extents, slices, thick, bool(self.nest.stages), self.n_spatial, found)
+            return found if part.on.ndim > 1 else found[:, 0]
+
+        return once(plan, part, "stored", rows)
 
     # -- bounds -------------------------------------------------------------------------------------------------------
 

@@ -6,9 +6,9 @@ the first ``d`` of them. The output may be cut into parts (boxes that follow eac
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -16,6 +16,7 @@ import numpy.typing as npt
 from space.rule import Ints
 
 Mask = npt.NDArray[np.bool_]
+Figures = TypeVar("Figures")
 
 
 @dataclass
@@ -186,15 +187,23 @@ def stacked(figures: Ints) -> Ints:
 
 def turned(plan: Plan, part: Part) -> tuple[Ints, Ints, Ints]:
     """Extents, tiles and ``outer`` of a part, or of all, as compiled code takes them, shape (parts, axes, n)."""
-    known: tuple[Ints, Ints, Ints] | None = None
-    every = plan.memo is not None and plan.place_of(part) == -1
-    if plan.memo is not None and every:
-        known = plan.memo.get("turned")
-    if known is None:
-        known = stacked(columns(part.extents)), stacked(columns(part.tiles)), stacked(columns(part.outer))
-        if plan.memo is not None and every:
-            plan.memo["turned"] = known
-    return known
+    return once(plan, part, "turned", lambda: (
+        stacked(columns(part.extents)), stacked(columns(part.tiles)), stacked(columns(part.outer))))
+
+
+def ends(plan: Plan, part: Part) -> Ints:
+    """``short`` of a part, or of all, as compiled code takes it, shape (parts, axes, n)."""
+    return once(plan, part, "ends", lambda: stacked(columns(part.short)))
+
+
+def once(plan: Plan, part: Part, name: str, made: Callable[[], Figures]) -> Figures:
+    """Figures of all parts of a complete plan, which are worked out once and not to be changed; of one part, or earlier, anew."""
+    if plan.memo is None or part is not plan._stack:
+        return made()
+    if name not in plan.memo:
+        plan.memo[name] = made()
+    found: Figures = plan.memo[name]
+    return found
 
 
 def times(rows: Ints) -> Ints:

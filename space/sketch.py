@@ -95,6 +95,23 @@ class Sketch:
         """
         return np.array(np.broadcast_to(fits(self.held(plans), self.models[0].target), len(plans[0])), dtype=np.bool_)
 
+    def legal(self, rows: Points, plans: Sequence[Plan]) -> Mask:
+        """Which rows every rule allows, whether they fit or not, shape (n,); ``plans`` says what they mean, nest by nest."""
+        ok = np.ones(len(rows), dtype=np.bool_)
+        for (model, own), plan in zip(self.split(rows), plans):
+            for rule in model.rules:
+                ok &= rule.allows(model, own, plan)
+        return ok
+
+    def allowed(self, rows: Points) -> Mask:
+        """Which rows are legal and fit the memories, shape (n,)."""
+        plans = [model.plan(own) for model, own in self.split(rows)]
+        # Most rows that are no points do not fit, which is seen sooner than all the rest.
+        ok = self.capacity(plans)
+        fitting = np.flatnonzero(ok)
+        ok[fitting] = self.legal(rows[fitting], [plan.of(fitting) for plan in plans])
+        return ok
+
     def held(self, plans: Sequence[Plan]) -> list[Held]:
         """What every buffer of all nests takes of its memory, as ``Model.held``."""
         held: list[Held] = []

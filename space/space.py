@@ -182,7 +182,7 @@ class Space:
                 known &= np.isin(own[:, n], column.choices)
             rows, own = rows[known], own[known]
             ok = (self.repaired(k, own)[0] == own).all(axis=1) & (points[rows] == self.wide(k, own)).all(axis=1)
-            ok[ok] = self.allowed(k, own[ok])
+            ok[ok] = self.sketches[k].allowed(own[ok])
             inside[rows] = ok
         return inside & self.as_fixed(points)
 
@@ -190,15 +190,6 @@ class Space:
         """Rows repaired once; which of them settling has left alone; plans, nest by nest, which say what those mean."""
         fixed, stays, plans = zip(*(model.repaired(mine) for model, mine in self.sketches[sketch].split(own)))
         return np.concatenate(fixed, axis=1), np.asarray(np.all(stays, axis=0)), list(plans)
-
-    def allowed(self, sketch: int, own: Points, plans: Sequence[Plan] = ()) -> Mask:
-        """Which rows are legal and fit the memories; ``plans`` says what they mean, nest by nest, where that is known."""
-        ok, nests = np.ones(len(own), dtype=np.bool_), list(self.sketches[sketch].split(own))
-        plans = plans or [model.plan(mine) for model, mine in nests]
-        for (model, mine), plan in zip(nests, plans):
-            for rule in model.rules:
-                ok &= rule.allows(model, mine, plan)
-        return np.asarray(ok & self.sketches[sketch].capacity(plans), dtype=np.bool_)
 
     def repair(self, points: Points, passes: int = PASSES) -> tuple[Points, Mask]:
         """The nearest canonical rows, and which of them are in the space; deterministic.
@@ -221,7 +212,7 @@ class Space:
                 again, stays, _ = self.repaired(k, mine[open_])
                 settled[open_] = stays | (again == mine[open_]).all(axis=1)
                 mine[open_] = again
-            settled[settled] = self.allowed(k, mine[settled])
+            settled[settled] = self.sketches[k].allowed(mine[settled])
             out[rows] = self.wide(k, mine)[which]
             inside[rows] = settled[which]
         return out, inside & self.as_fixed(out)
@@ -416,8 +407,10 @@ class Space:
             return
         which = rng.choice(len(deciding), size=(len(own), len(VARIED)), p=self.sketches[sketch].weights)
         which[rng.random(which.shape) >= VARIED] = -1
+        decides = np.zeros((len(deciding) + 1, len(own)), dtype=np.bool_)  # the last: no rule
+        decides[which.T, np.arange(len(own))] = True
         for n, (model, nest, _, rule) in enumerate(deciding):
-            rows = np.flatnonzero((which == n).any(axis=1))
+            rows = np.flatnonzero(decides[n])
             if len(rows):
                 # A rule may change what others decide, so that its own makes sense.
                 part = np.ascontiguousarray(own[rows, nest])

@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from autosched.lower.limits import LIMITS
 from space.model import Model
-from space.plan import Part, Plan, columns, stacked, times, turned
+from space.plan import Part, Plan, columns, ends, times, turned
 from space.rule import Column, Ints, NumericRule, Points
 
 # What lowering takes is what VTA's runtime can hold; programs of half that length are a hundred times slower than a layer's best.
@@ -56,7 +56,7 @@ def dmas(model: Model, plan: Plan, part: Part) -> Ints:
     pads = [max((size - source for (_, size), source in zip(o.dims, o.source)), default=0) for o in operands]
     dims, movers, sizes = model.dims
     _length_kernel.dmas(
-        model.regions(plan, part), np.array(fills).reshape(every[0], *found.shape), stacked(columns(part.short)),
+        model.regions(plan, part), np.array(fills).reshape(every[0], *found.shape), ends(plan, part),
         columns(model.loops_outside(plan)), columns(plan.position), np.array(plan.attach, dtype=np.int64).reshape(every),
         np.array(plan.keep, dtype=np.bool_).reshape(every), np.array(plan.drops), np.array(pads, dtype=np.int64) > MOST_PADS,
         dims, movers, sizes, np.zeros(sizes.shape[1], dtype=np.int64), found,
@@ -80,7 +80,7 @@ def products(model: Model, plan: Plan, part: Part) -> Ints:
     config = model.config
     found = np.zeros((4, *np.atleast_2d(part.on).shape), dtype=np.int64)
     _length_kernel.products(
-        np.array(np.atleast_2d(part.on)), *turned(plan, part), stacked(columns(part.short)), columns(plan.position), depth,
+        np.array(np.atleast_2d(part.on)), *turned(plan, part), ends(plan, part), columns(plan.position), depth,
         np.array(plan.drops), taps, reduce, model.n_spatial,
         # Of the ALU no implementation takes one accumulator twice in a row.
         config.uop_capacity, model.target.semantics == "portable" or not nest.tensorized, config.uop_capacity >= config.acc_depth,
@@ -105,7 +105,7 @@ def elementwise(model: Model, plan: Plan, part: Part) -> tuple[Ints, Ints]:
     on, slices, thick, out = (np.array(np.atleast_2d(own)) for own in (part.on, part.slices, part.thick, part.out))
     found = np.zeros((2, *on.shape), dtype=np.int64)
     _length_kernel.elementwise(
-        on, *turned(plan, part), stacked(columns(part.short)), columns(plan.position), slices, thick, out, model.extents,
+        on, *turned(plan, part), ends(plan, part), columns(plan.position), slices, thick, out, model.extents,
         model.n_spatial, model.config.uop_capacity, np.zeros((2, len(model.extents)), dtype=np.int64), found,
     )
     pieces, stores = found if part.on.ndim > 1 else found[:, 0]

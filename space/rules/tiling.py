@@ -70,19 +70,21 @@ def are_tiles(model: Model, columns: Ints, sizes: Ints) -> Mask:
 
 def divides(model: Model, plan: Plan, part: Part) -> Mask:
     """Whether a part's tiles divide it along all spatial axes along which they have to, shape (n,)."""
-    return np.asarray(_even(model, plan, part, part.tiles)[:, : model.n_spatial].all(axis=1), dtype=np.bool_)
+    return np.asarray(_even(model, plan, part, part.tiles, model.n_spatial).all(axis=1), dtype=np.bool_)
 
 
 def like_others(model: Model, plan: Plan, part: Part) -> Ints:
     """A part's tiles if it is tiled as the main part is; as they are where those tiles do not divide it; shape (n, axes)."""
     tiles = np.minimum(plan.body.tiles, part.extents)
-    return np.asarray(np.where(_even(model, plan, part, np.maximum(tiles, 1)), tiles, part.tiles), dtype=np.int64)
+    even_ = _even(model, plan, part, np.maximum(tiles, 1), len(model.extents))
+    return np.asarray(np.where(even_, tiles, part.tiles), dtype=np.int64)
 
 
-def _even(model: Model, plan: Plan, part: Part, tiles: Ints) -> Mask:
-    """Along which axes tiles divide a part, or need not, since nothing is cut off the axis; shape (n, axes)."""
-    uncut = (part.extents == model.extents) & (plan.body.extents == model.extents) & model.uneven
-    return np.asarray((part.extents % tiles == 0) | uncut, dtype=np.bool_)
+def _even(model: Model, plan: Plan, part: Part, tiles: Ints, axes: int) -> Mask:
+    """Along which of the first axes tiles divide a part, or need not, since nothing is cut off the axis; shape (n, axes)."""
+    extents, whole = part.extents[:, :axes], model.extents[:axes]
+    uncut = (extents == whole) & (plan.body.extents[:, :axes] == whole) & model.uneven[:axes]
+    return np.asarray((extents % tiles[:, :axes] == 0) | uncut, dtype=np.bool_)
 
 
 def even(model: Model, plan: Plan) -> Mask:

@@ -14,6 +14,7 @@ from space import Space
 from space.brood import Brood
 from space.plan import Part, Plan
 from space.rule import Points
+from space.sketch import Sketch
 
 CONV = "conv2d:h=7,w=7,ci=32,co=48,k=3,pad=1"
 NAMES = [CONV, "dense:m=4,k=64,n=64", "mobilenet.d9", "dcgan.ct3", "resnet18.max_pool"]
@@ -113,18 +114,18 @@ def test_nothing_is_looked_at_twice(monkeypatch: pytest.MonkeyPatch) -> None:
     space, rng = space_of(CONV), np.random.default_rng(3)
     rows = rows_of(space, 3, 500)
     brood, nobody, asked = Brood(space, rows[:50]), rows[:0], list[Points]()
-    repaired, allowed = Space.repaired, Space.allowed
-    legal: list[int] = []
+    repaired, capacity = Space.repaired, Sketch.capacity
+    held: list[int] = []
     monkeypatch.setattr(Space, "repaired", lambda self, k, own: asked.append(own) or repaired(self, k, own))
-    monkeypatch.setattr(Space, "allowed", lambda self, k, own, plans=(): legal.append(len(own)) or allowed(self, k, own, plans))
+    monkeypatch.setattr(Sketch, "capacity", lambda self, plans: held.append(len(plans[0])) or capacity(self, plans))
     brood.next(nobody, np.concatenate([rows, rows[::-1]]), rng, all_of_them)
     (looked,) = asked
     np.testing.assert_array_equal(space.wide(int(rows[0, 0]), looked), rows[50:])
-    assert legal[0] < len(rows) - 50
+    assert held[0] < len(rows) - 50
     for more in (rows, rows[50:]):
         brood.next(nobody, more, rng, all_of_them)
     # Only what was left open once; what is still open then is no point.
-    assert len(asked) == 2 and 0 < len(asked[1]) < len(looked) and sum(legal) <= len(looked)
+    assert len(asked) == 2 and 0 < len(asked[1]) < len(looked) and sum(held) <= len(looked)
 
 
 @pytest.mark.parametrize("name", [CONV, "resnet18.max_pool"])
@@ -142,11 +143,16 @@ def test_what_is_no_point_costs_no_estimate(monkeypatch: pytest.MonkeyPatch) -> 
     space, rng = space_of("mobilenet.d9"), np.random.default_rng(4)
     rows = rows_of(space, 4, 500)
     most: list[np.ndarray] = []
-    estimated = Space.estimated
+    fitting: list[np.ndarray] = []
+    estimated, capacity, legal = Space.estimated, Sketch.capacity, Sketch.legal
+    monkeypatch.setattr(Sketch, "capacity", lambda self, plans: fitting.append(capacity(self, plans)) or fitting[-1])
+    monkeypatch.setattr(Sketch, "legal", lambda self, own, plans: legal(self, own, plans) & (own[:, 0] % 2 == 0))
     monkeypatch.setattr(Space, "estimated",
                         lambda self, k, plans, enough: most.append(enough) or estimated(self, k, plans, enough))
     found, drafts = Brood(space, rows[:0]).next(rows[:0], rows, rng, lambda points: np.full(len(points), 7e9))
-    (enough,) = most
+    (enough,), (fits,) = most, fitting
+    # Neither what does not fit nor what is not legal.
+    assert len(enough) == fits.sum() < len(fits)
     assert len(found) == (enough == 7e9).sum() and 0 < (enough < 0).sum() == len(enough) - len(found)
     np.testing.assert_array_equal(drafts, space.draft(found))
 
