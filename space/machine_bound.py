@@ -44,12 +44,14 @@ class MachineBound:
         binds: the chain that is longest: ``compute``, ``load``, ``bus`` or ``store``.
         terms: cycles by name, those of every chain; ``start`` and ``drain`` are part of each.
         vector: cycles per output vector of initial value and stages.
+        words: of the bus, by tensor: what every program has to load of it.
     """
 
     cycles: int
     binds: str
     terms: dict[str, int]
     vector: int
+    words: dict[str, int]
 
 
 @dataclass(frozen=True)
@@ -268,7 +270,7 @@ def _longest(nests: Sequence[_Needs], config: VTAConfig, visits: int | None) -> 
         "addends": addends, "instructions": further,
         **{f"{name} chain": value for name, value in chains.items()},
     }
-    return MachineBound(start + chains[binds] + drain, binds, terms, max(n.vector for n in nests))
+    return MachineBound(start + chains[binds] + drain, binds, terms, max(n.vector for n in nests), words)
 
 
 def _once(found: Sequence[dict[str, int]]) -> dict[str, int]:

@@ -27,7 +27,7 @@ from sim.files import write_bytes
 from sim.legality import check_semantics
 from sim.program import Output, Program, Segment
 
-FORMAT = "autosched-network-2"
+FORMAT = "autosched-network-3"
 MAX_BYTES = 1 << 31
 _EPOCH = (1980, 1, 1, 0, 0, 0)  # the same network gives the same file
 
@@ -86,7 +86,7 @@ def _stage(stage: Stage, key: str, arrays: dict[str, Array]) -> dict[str, Any]:
     return {
         "kind": "stream", "name": p.name, "insn_address": p.insn_address, "cycles": p.cycles,
         "memory": [s.address for s in p.memory], "program_outputs": [[o.name, o.address, o.size] for o in p.outputs],
-        "inputs": stage.inputs, "outputs": stage.outputs, "edge": stage.edge,
+        "inputs": stage.inputs, "outputs": stage.outputs, "edge": stage.edge, "words": stage.words,
         "layers": [[x.name, x.kind, x.macs, x.cycles, x.alone, x.work, x.binds, x.apart] for x in stage.layers],
         "places": {t: [x.region, x.slot] for t, x in stage.places.items()},
         "regions": [[r.name, r.slots, r.rows, r.vectors, r.outside, at] for r, at in stage.regions.values()],
@@ -314,7 +314,8 @@ def _stream(s: Mapping[str, Any], key: str, arrays: Mapping[str, Array], target:
         LayerCost(_text(n), _text(k), _whole(macs), _whole(cycles), _whole(alone), _whole(work), _text(binds), _whole(apart))
         for n, k, macs, cycles, alone, work, binds, apart in (_row(x, 8) for x in _row(s["layers"]))
     ])
-    stage = Stream(program, _texts(s["inputs"]), _texts(s["outputs"]), places, regions, layers, _whole(s["edge"]))
+    ends = _texts(s["inputs"]), _texts(s["outputs"])
+    stage = Stream(program, *ends, places, regions, layers, _whole(s["edge"]), _whole(s["words"]))
     batch, block = target.config.batch, target.config.block_in
     for name in (*stage.inputs, *stage.outputs):
         tensor, (region, at) = tensors[name], regions[places[name].region]

@@ -58,6 +58,7 @@ class Stream:
         regions: the regions they lie in, with their addresses.
         layers: what each layer costs, in order.
         edge: cycles before the first instruction can start and after the last store.
+        words: cycles that the bus takes to bring the constants, each once.
     """
 
     program: Program = field(repr=False)
@@ -67,6 +68,7 @@ class Stream:
     regions: Mapping[str, tuple[Region, int]]
     layers: tuple[LayerCost, ...]
     edge: int
+    words: int
 
     @property
     def cycles(self) -> int:
@@ -76,8 +78,8 @@ class Stream:
 
     @property
     def bound(self) -> int:
-        """Cycles that no program can beat which forms these layers' products on the GEMM: the compute engine is serial."""
-        return self.edge + sum(x.work for x in self.layers)
+        """Cycles that no program can beat which forms these layers' products on the GEMM: its engines and its bus are serial."""
+        return self.edge + max(sum(x.work for x in self.layers), self.words)
 
     @cached_property
     def dram_bytes(self) -> int:

@@ -233,6 +233,7 @@ class _Compiler:
         sums = [tuple(run.root(t) for t in x.inputs) for x in run.layers if x.kind == "add" and len(x.inputs) > 1]
         places, regions = plan(sums, sizes, {*run.inputs, *run.outputs})
         parts, constants = [], {}
+        words: dict[bytes, int] = {}  # of every constant, also where layers share it
         for k, layer in enumerate(run.layers):
             inputs = [run.root(t) for t in layer.inputs]
             call = self.calls[layer.name]
@@ -244,7 +245,9 @@ class _Compiler:
                 f"l{k}", self.schedule(call.spec)[0], tuple(inputs[i] for i in order), layer.output, layer.kind == "add",
                 residual,
             ))
+            needed = self.bound(call.spec)[3]
             for name, array in call.constants.items():
+                words[array.tobytes()] = max(needed.get(name, 0), words.get(array.tobytes(), 0))
                 constants[f"l{k}_{name}"] = array[order] if layer.kind == "add" and name == "weight" else array
         func = replace(compose(parts, places, regions, batch, block), name=f"{graph.name}_{number}")
         lowered = lower_table(func, self.target)
@@ -252,11 +255,11 @@ class _Compiler:
         outside = {b.name: (regions[b.name], lowered.dram.buffers[b]) for b in lowered.params if b.name in regions}
         return Stream(
             done, run.inputs, run.outputs, {t: places[t] for t in (*run.inputs, *run.outputs)}, outside,
-            self.costs(run, lowered), self.bound(self.calls[run.layers[0].name].spec)[1],
+            self.costs(run, lowered), self.bound(self.calls[run.layers[0].name].spec)[1], sum(words.values()),
         )
 
-    def bound(self, spec: Spec) -> tuple[int, int, str]:
-        """Of a structure: work that the compute engine cannot avoid, cycles at both ends of a stream, what binds it alone."""
+    def bound(self, spec: Spec) -> tuple[int, int, str, Mapping[str, int]]:
+        """As ``bound`` has it for a machine."""
         return bound(spec.structure(), self.target)
 
     def costs(self, run: Run, lowered: Lowered) -> tuple[LayerCost, ...]:
@@ -270,7 +273,7 @@ class _Compiler:
             at += sum(s.instructions for s in lowered.sites if s.kind == "store" and s.block.startswith(f"l{k}_"))
             end = timing.cycles if k == len(run.layers) - 1 else int(timing.done[stores[at - 1]])
             spec = self.calls[layer.name].spec
-            work, _, binds = self.bound(spec)
+            work, _, binds, _ = self.bound(spec)
             found.append(LayerCost(
                 layer.name, layer.kind, self.macs[layer.name], end - before, self.cycles_alone(spec), work, binds,
                 self.apart.get(layer.name, self.cycles_alone(spec)),
@@ -292,10 +295,10 @@ def draft(spec: Spec, target: Target) -> tuple[dict[str, object], ...]:
 
 
 @lru_cache(maxsize=256)
-def bound(spec: Spec, target: Target) -> tuple[int, int, str]:
-    """Of a structure: work that the compute engine cannot avoid, cycles at both ends of a stream, what binds it alone."""
+def bound(spec: Spec, target: Target) -> tuple[int, int, str, Mapping[str, int]]:
+    """What no program does without: work of the compute engine, cycles at both ends, what binds it alone, words by tensor."""
     from space import Space
 
     machine = Space(program(spec, target.config.batch, target.config.block_in), target).machine
     work = sum(machine.terms[t] for t in ("products", "initial", "stages", "addends"))
-    return work, machine.terms["start"] + machine.terms["drain"], machine.binds
+    return work, machine.terms["start"] + machine.terms["drain"], machine.binds, machine.words

@@ -14,6 +14,7 @@ import pytest
 
 from autosched.ir import PrimFunc
 from autosched.networks import CompiledNetwork, load, network, reference
+from autosched.networks import archive as network_archive
 from autosched.networks.compare import differences
 from autosched.networks.graph import Layer, Requant
 from autosched.networks.onnx_file import read
@@ -230,6 +231,23 @@ def test_what_nobody_tuned_is_drafted_once_for_each_machine(
         assert np.array_equal(again.table, programs[0].table) and again.cycles == programs[0].cycles
     assert programs[0].cycles != programs[2].cycles
     assert ready[1].streams[0].layers == ready[0].streams[0].layers
+
+
+@pytest.mark.parametrize("alike", [False, True])
+def test_the_bound_knows_what_constants_take_of_the_bus(
+    alike: bool, onnx_models: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    b = onnx_models.Builder("integer", np.random.default_rng(0), (1, 128, 1, 1))
+    if alike:
+        same = b.weight((128, 128, 1, 1))
+        monkeypatch.setattr(b, "weight", lambda shape, spread=40: same)
+    net = load(saved(b.model(b.conv(b.conv("x", 128, 1), 128, 1)), tmp_path / "net.onnx")).compile(tmp_path)
+    (stream,) = net.streams
+    # 8 bytes a cycle; equal constants might be loaded once, and biases differ.
+    assert stream.words == ((1 if alike else 2) * 128 * 128 + 2 * 128 * 4) // 8
+    assert sum(x.work for x in stream.layers) < stream.words < stream.bound < stream.cycles
+    net.save(tmp_path / "net.zip")
+    assert network_archive.load(tmp_path / "net.zip").streams[0].bound == stream.bound
 
 
 def test_a_sum_joins_a_convolution_that_nobody_else_reads(onnx_models: ModuleType, tmp_path: Path) -> None:
