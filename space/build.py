@@ -7,6 +7,7 @@ tensorize. Rules add theirs before, between and after. A point of several parts 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -368,7 +369,7 @@ class Build(Recorder):
                 if loop is not None:
                     self.compute_at(self.shared[k], loop, resident=True)
                 continue
-            if not depth and not (alone and k in late):
+            if not depth and not (k in late and (alone or self._apart(k))):
                 first = self._cropped(k, self._loading(k, self.pieces[0], None))
                 if alone:
                     self.pieces[0].copies[k] = first
@@ -399,6 +400,19 @@ class Build(Recorder):
                 for part in parts:
                     self.compute_inline(part)
         return copy
+
+    def _apart(self, operand: int) -> bool:
+        """Whether parts load no more of an operand, each its own, than one load for all would, and the first not all of it.
+
+        Loaded for all of them in front of the first part, it would hold up what that one's products wait for. What goes to the
+        accumulator's memory would not: it comes while these are waited for.
+        """
+        op = self.nest.operands[operand]
+        if op.scope == ACC or operand in self.pieces[0].pads or self._needs_all(operand):
+            return False
+        dims, parts = op.dims, [piece.part.extents[0] for piece in self.pieces]
+        spans = [[1 + sum(c * (int(e) - 1) for c, e in zip(coeffs, part)) for coeffs, _ in dims] for part in parts]
+        return not op.within and sum(map(prod, spans)) <= prod(size for _, size in dims)
 
     def _needs_all(self, operand: int) -> bool:
         """Whether the first part reads all that any part does of an operand."""
