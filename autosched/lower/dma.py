@@ -162,7 +162,24 @@ def lower_copy(site: Site, elems: Elements, key: Key, config: VTAConfig, semanti
         rows = _padded(site.name, boxes, x, y, memory, most)
     else:
         rows = _emit(boxes, y, isa.OP_STORE, isa.MEM_OUT)
-    return _joined(rows) if mode == "merge" else rows
+    return _as_runs(_joined(rows)) if mode == "merge" else rows
+
+
+def _as_runs(rows: Rows) -> Rows:
+    """Stored rows that follow each other in DRAM, too, as one: what is written in a burst goes no further than a row.
+
+    Dimensions do not merge where some instance has only a part of one, as the last of several slices may have.
+    """
+    table = rows.table
+    width = table[:, isa.X_SIZE] * table[:, isa.Y_SIZE]
+    run = (table[:, isa.Y_SIZE] > 1) & (table[:, isa.X_STRIDE] == table[:, isa.X_SIZE]) & (width <= FIELD_MAX)
+    run &= table[:, isa.OPCODE] == isa.OP_STORE
+    if not run.any():
+        return rows
+    made = table.copy()
+    made[run, isa.X_SIZE] = made[run, isa.X_STRIDE] = width[run]
+    made[run, isa.Y_SIZE] = 1
+    return Rows(made, rows.position, rows.step, rows.zeros)
 
 
 def _joined(rows: Rows) -> Rows:

@@ -6,6 +6,7 @@ from types import ModuleType
 
 import numpy as np
 import pytest
+from decided import settled
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -13,7 +14,9 @@ from autosched.errors import LoweringError
 from autosched.ir.stmt import PrimFunc
 from autosched.lower import dma, lower_table
 from autosched.script import parse
+from autosched.workloads import workload
 from sim import isa
+from space import Space
 
 TARGETS = ("vta-de10", "vta-de10-portable", "vta-fsim")
 
@@ -121,6 +124,18 @@ def test_dmas_of_an_instance_join_where_it_has_all_of_a_dimension() -> None:
     dmas = loads(padded(6, 5, (0, 0, 0, 0), (4, 5)), isa.MEM_ACC)[:, columns[:3]].tolist()
     assert dmas == [[2, 20, 30], [2, 5, 5], [2, 5, 5]]
     assert len(loads(padded(6, 5, (1, 1, 0, 0), (2, 5), "strided"), isa.MEM_ACC)) == 8
+
+
+@pytest.mark.parametrize(("slices", "wanted"), [
+    ({}, [[1, 125, 125]]), ({"tail": 3, "tail_size": 18}, [[1, 90, 90], [1, 35, 35]]),  # by rows, 18 and 7 of them
+    ({"tile_x": 1}, [[25, 1, 5]] * 5),  # a column is none
+])
+def test_stored_rows_that_follow_each_other_are_one(slices: dict[str, int], wanted: list[list[int]]) -> None:
+    space = Space(workload("conv2d:h=25,w=5,ci=16,co=16,k=1").func, "vta-de10")
+    point = settled(space, **slices)
+    table = lower_table(space.schedule(point).func, space.target).table
+    stores = table[table[:, isa.OPCODE] == isa.OP_STORE]
+    assert stores[:, [isa.Y_SIZE, isa.X_SIZE, isa.X_STRIDE]].tolist() == wanted, space.explain(point)
 
 
 def planes(count: int, tile: int, height: int, width: int, part: int) -> PrimFunc:
