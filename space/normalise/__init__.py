@@ -125,6 +125,7 @@ def _attempt(func: PrimFunc, target: Target, wanted: _Wanted, last: bool = True)
     begun = conditions.single(func)
     if not plain_blocks(begun.func):
         return None, ""
+    trims.unread(begun)
     if wanted.moved:
         made = None if is_packed(begun.func, target) else moving.apart(begun, target)
         if made is None:

@@ -1,7 +1,6 @@
 """Ends of reductions that only read padding, left out: of a kernel beyond a small image, or of one whose taps are far apart.
 
-So is what nobody reads then: the rest of the padding, and of what the host copies. A program of which nothing can be cut off is
-none of this rule's business.
+So is what nobody reads, then or before: the rest of the padding, and of what the host copies, and stages of no use.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from autosched.schedule.kit.refusal import Refusal
 from autosched.schedule.primitives.reductions.trimming import kept_of
 from autosched.target import Target
 from space.normalise import initial, loops
-from space.normalise.blocks import device_blocks, is_packed, loads_of, named, pack_blocks, readers_of, store_of
+from space.normalise.blocks import device_blocks, is_packed, loads_of, named, pack_blocks, store_of
 from space.sites import LANES
 
 Span = tuple[int, int]  # from, up to
@@ -52,6 +51,28 @@ def copied(sch: Schedule, target: Target) -> None:
         _cropped(sch, [b.name for b in reversed(pack_blocks(sch))])
 
 
+def unread(sch: Schedule) -> None:
+    """Leaves out stages that nobody reads, the last ones first: each may have been the only one to read another."""
+    for block in reversed(device_blocks(sch.func)):
+        _unread(sch, block)
+
+
+def _unread(sch: Schedule, block: Block) -> bool:
+    """Leaves out a block of one store that nobody reads; whether there is none any more, or why not is for analysis to say."""
+    made = store_of(block).buffer
+    read = any(x.buffer is made for other in _every(sch) for x in loads_of(other))
+    if read or made in sch.func.buffers or block.init is not None:
+        return False
+    with suppress(ScheduleError):
+        sch.compute_inline(sch.get_sblock(block.name))
+    return True
+
+
+def _every(sch: Schedule) -> list[Block]:
+    """All blocks of one store, those of the host among them."""
+    return [r.block for r in sch.state.realizes.values() if isinstance(r.block.body, BufferStore)]
+
+
 def _trimmed(sch: Schedule, block: Block, packed: bool) -> bool:
     """Cuts off what changes no result, if a block has such ends. Elements stay whole where tensors lie in them."""
     lanes = {v for x in loads_of(block) for i in x.indices[-LANES:] for v in free_vars(i)} if packed else set()
@@ -68,11 +89,7 @@ def _cropped(sch: Schedule, names: Iterable[str]) -> None:
     """Makes only what is read of what some blocks make, the last ones first."""
     for name in names:
         block = _block(sch, name)
-        if store_of(block).buffer in sch.func.buffers or block.init is not None:
-            continue
-        if not readers_of(sch.func, store_of(block).buffer):
-            with suppress(ScheduleError):  # what is in the way of a schedule, analysis says
-                sch.compute_inline(sch.get_sblock(name))
+        if store_of(block).buffer in sch.func.buffers or block.init is not None or _unread(sch, block):
             continue
         before = name
         for dim in range(store_of(block).buffer.ndim):
@@ -105,7 +122,7 @@ def _cropped_along(sch: Schedule, name: str, dim: int) -> str:
 def _read(sch: Schedule, buffer: Buffer, dim: int) -> Span | None:
     """From where to where blocks read a tensor along a dimension; None where that is not known, or nobody does."""
     spans = []
-    for block in (r.block for r in sch.state.realizes.values() if isinstance(r.block.body, BufferStore)):
+    for block in _every(sch):
         known = Analyzer({iv.var: iv.dom for iv in block.iter_vars})
         for load in loads_of(block):
             spans += [known.int_bounds(load.indices[dim])] if load.buffer is buffer else []

@@ -262,3 +262,39 @@ def test_a_load_outside_all_loops_brings_the_weights_that_are_left(sizes: str) -
         result = measure(Candidate(task, DE10, trace), execute=True)
         assert result.ok and result.stats["wgt_load_nbytes"] == 256 * least, result
         assert space.point_of(Trace.from_json(list(trace))).tolist() == point.tolist()
+
+
+UNREAD = '''
+@T.prim_func
+def f(X: T.Buffer((16, 32), "int8"), O: T.Buffer((16, 32), "int8")):
+    P = T.alloc_buffer((16, 32), "int8")
+    Q = T.alloc_buffer((16, 32), "int32")
+    S = T.alloc_buffer((16, 32), "int32")
+    for i, j in T.grid(16, 32):
+        with T.block("P"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            P[vi, vj] = T.if_then_else(3 <= vi, X[vi, vj], T.int8(0))
+    for i, j in T.grid(16, 32):
+        with T.block("Q"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            Q[vi, vj] = T.cast(P[vi, vj], "int32") * 2
+    for i, j in T.grid(16, 32):
+        with T.block("S"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            S[vi, vj] = T.cast(X[vi, vj], "int32") + 3
+    for i, j in T.grid(16, 32):
+        with T.block("O"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            O[vi, vj] = T.cast(T.max(T.min(S[vi, vj]{plus}, 127), -128), "int8")
+'''
+
+
+@pytest.mark.parametrize("plus", ["", " + Q[vi, vj]"])
+def test_stages_that_nobody_reads_are_left_out(plus: str) -> None:
+    func = parse(UNREAD.format(plus=plus))
+    space = Space(func, "vta-de10")
+    names = [b.name for b in device_blocks(normalise(func, DE10)[0])]
+    assert any(name.startswith(("P", "Q")) for name in names) == bool(plus)
+    for point in space.sample(np.random.default_rng(0), 2):
+        result = measure(Candidate(func, DE10, tuple(space.trace(point).as_json())), execute=True)
+        assert result.ok, result
