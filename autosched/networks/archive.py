@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 import struct
 import zipfile
 import zlib
@@ -28,6 +29,7 @@ from sim.legality import check_semantics
 from sim.program import Output, Program, Segment
 
 FORMAT = "autosched-network-3"
+_ANY_FORMAT = r"autosched-network-[0-9]{1,4}"
 MAX_BYTES = 1 << 31
 _EPOCH = (1980, 1, 1, 0, 0, 0)  # the same network gives the same file
 
@@ -110,7 +112,11 @@ def load(path: str | Path) -> CompiledNetwork:
             if sum(i.file_size for i in archive.infolist()) > MAX_BYTES:
                 raise ProgramError(f"{path}: more than {MAX_BYTES} bytes")
             manifest = json.loads(archive.read("network.json"))
-            if manifest.get("format") != FORMAT:
+            found = manifest.get("format")
+            if isinstance(found, str) and found != FORMAT and re.fullmatch(_ANY_FORMAT, found):
+                other = f"saved by another version of autosched, as {found}, and {FORMAT} is read"
+                raise ProgramError(f"{path}: {other}; save it again from its ONNX file")
+            if found != FORMAT:
                 raise ProgramError(f"{path}: not a network saved by autosched")
             arrays = {
                 i.filename.removesuffix(".npy"): np.lib.format.read_array(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -280,6 +281,10 @@ class _Scaled:
         """As a node has it whose scale stands at an input, and its zero point, if there is one, behind it."""
         return _Scaled(node.inputs[at], (*node.inputs[at + 1 : at + 2], "")[0], int(node.attrs.get("axis", 1)))
 
+    def along(self, rank: int, size: int) -> tuple[int, ...]:
+        """The shape of ``size`` numbers that lie along the axis of a tensor of a rank."""
+        return tuple([size if d == self.axis % rank else 1 for d in range(rank)])
+
 
 @dataclass(eq=False)
 class _Integers:
@@ -373,24 +378,31 @@ class _Integers:
     def saturated(self, node: Node, source: str) -> str:
         """A float between the ends of a quantizer that has several scales, or computes them: no two numbers say where."""
         tensor, scaled = node.outputs[0], _Scaled.of(node, 1)
-        dtype, kind = np.dtype(self.file.dtypes[tensor]), self.file.dtypes[node.inputs[0]]
-        if dtype.kind not in "iu":
+        ends, kind = _ends(self.file.dtypes[tensor]), self.file.dtypes[node.inputs[0]]
+        if ends is None:
             return source
-        known = self.net.constants
-        x, ends = source, np.iinfo(dtype)
-        for op, end in (("Max", ends.min), ("Min", ends.max)):
-            if scaled.scale in known and (not scaled.zero or scaled.zero in known):
-                scale, zero = self._numbers(node, scaled, tensor)
+        net, x = self.net, source
+        if scaled.scale in net.constants and (not scaled.zero or scaled.zero in net.constants):
+            scale, zero = self._numbers(node, scaled, tensor)
+            for op, end in zip(("Max", "Min"), ends):
                 x = self._op(node, op, tensor, kind, x, (end - zero) * scale)
-                continue
-            if any(t and prod(self.file.shapes[t]) > 1 for t in (scaled.scale, scaled.zero)):
-                raise node.refuse(f"{scaled.scale!r} is computed while it runs, for each channel", WAY)
-            if not scaled.zero or scaled.zero in known:
-                far: Array | str = end - self._numbers(node, replace(scaled, scale=""))[1]
+            return x
+        many = prod(self.file.shapes[scaled.scale]) > 1
+        for op, end in zip(("Max", "Min"), ends):
+            if not scaled.zero or scaled.zero in net.constants:
+                known = net.constants[scaled.zero].astype(np.float64) if scaled.zero else np.zeros(())
+                far: Array | str = end - known
             else:
-                zeros = self._op(node, "Cast", scaled.zero, kind, self.same.get(scaled.zero, scaled.zero), to=kind)
+                whole = self.integers(node, scaled.zero) if scaled.zero in self.scales else scaled.zero
+                zeros = self._op(node, "Cast", scaled.zero, kind, self.same.get(whole, whole), to=kind)
                 far = self._op(node, "Add", scaled.zero, kind, self._op(node, "Neg", scaled.zero, kind, zeros), np.array(end))
             edge = self._op(node, "Mul", scaled.scale, kind, self.same.get(scaled.scale, scaled.scale), far)
+            if many:
+                shape = net.names.free(f"{tensor}:shape")
+                spread = scaled.along(len(self.file.shapes[tensor]), prod(self.file.shapes[scaled.scale]))
+                net.constants[shape] = np.array(spread, np.int64)
+                edge = self._op(node, "Reshape", scaled.scale, kind, edge, shape)
+                net.shapes[edge] = spread
             x = self._op(node, op, tensor, kind, x, edge)
         return x
 
@@ -418,8 +430,7 @@ class _Integers:
             if value is None:
                 raise node.refuse(f"{name!r} is computed while it runs", WAY)
             rank = len(self.file.shapes[tensor]) if tensor and value.size > 1 else 0
-            spread = [-1 if d == scaled.axis % rank else 1 for d in range(rank)]
-            found.append(value.astype(np.float64).reshape(spread))
+            found.append(value.astype(np.float64).reshape(scaled.along(rank, value.size)))
         return found[0], found[1]
 
     def _op(self, node: Node, op: str, tensor: str, kind: str, x: str, *others: Array | str, to: str = "") -> str:
@@ -498,13 +509,22 @@ def _qlinear(net: FloatNet, file: File, node: Node, whole: _Integers) -> None:
 
 def _saturation(net: FloatNet, file: File, node: Node, scaled: Sequence[str]) -> Saturation | None:
     """Where a result saturates whose scale and zero point are given, if it is an integer with one constant scale."""
-    dtype = np.dtype(file.dtypes[node.outputs[0]])
+    limits = _ends(file.dtypes[node.outputs[0]])
     scale = net.constants.get(scaled[0]) if scaled else None
     zero = net.constants.get(scaled[1]) if len(scaled) > 1 and scaled[1] else np.zeros(1)
-    if dtype.kind not in "iu" or scale is None or zero is None or scale.size != 1 or zero.size != 1:
+    if limits is None or scale is None or zero is None or scale.size != 1 or zero.size != 1:
         return None
-    step, origin, limits = float(scale.reshape(-1)[0]), float(zero.reshape(-1)[0]), np.iinfo(dtype)
-    return Saturation((limits.min - origin) * step, (limits.max - origin) * step, step)
+    step, origin = float(scale.reshape(-1)[0]), float(zero.reshape(-1)[0])
+    return Saturation((limits[0] - origin) * step, (limits[1] - origin) * step, step)
+
+
+def _ends(dtype: str) -> tuple[int, int] | None:
+    """The least and the greatest of an integer type, which numpy need not have (``int4``); None of any other type."""
+    found = re.fullmatch(r"(u?)int(\d+)", dtype)
+    if found is None:
+        return None
+    signed, bits = not found[1], int(found[2])
+    return (-(1 << bits - 1), (1 << bits - 1) - 1) if signed else (0, (1 << bits) - 1)
 
 
 def _fewer_bits(net: FloatNet, file: File, node: Node) -> Saturation | None:

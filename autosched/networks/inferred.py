@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from autosched.errors import ProgramError
@@ -74,23 +75,62 @@ def inferred(model: ModelProto, where: str) -> ModelProto:
 
 
 def _upwards(node: NodeProto) -> bool:
-    """Whether a pool counts its windows upwards (ceil_mode), with padding that is written as numbers."""
+    """Whether an operator is a pool that counts its windows upwards (ceil_mode), with padding that is written as numbers."""
     at = {a.name: a for a in node.attribute}
     plain = "auto_pad" not in at or at["auto_pad"].s == b"NOTSET"
     return node.op_type in ("MaxPool", "AveragePool") and "ceil_mode" in at and at["ceil_mode"].i != 0 and plain
 
 
-def _counted(model: ModelProto) -> ModelProto:
-    """A model whose pools do not count windows that begin behind the image.
+def downwards(node: NodeProto, extents: Sequence[int], alike: bool = True) -> NodeProto | None:
+    """A pool that counts windows downwards for one that counts them upwards (ceil_mode), of which one begins behind the image.
 
-    onnxruntime leaves them out in every operator set, onnx from 22 on: where there is such a window, as many are left as windows
-    counted downwards.
+    onnxruntime leaves such windows out in every operator set, onnx from 22 on: where there is one, as many are left as windows
+    counted downwards. onnxruntime itself may take the extents that onnx has for those of a result.
+
+    Args:
+        node: an operator.
+        extents: of its image, without those of images and channels.
+        alike: whether its numbers count, and not the extents of its result alone: a mean is not over what hangs over the edge.
+
+    Returns:
+        the pool, None of any other operator.
     """
+    import onnx
+
+    if not _upwards(node):
+        return None
+    given = {a.name: list(a.ints) for a in node.attribute}
+    kernel, rank = given["kernel_shape"], len(given["kernel_shape"])
+    pads, steps, apart = given.get("pads", [0] * 2 * rank), given.get("strides", [1] * rank), given.get("dilations", [1] * rank)
+    if len(extents) != rank or min(steps) < 1:
+        return None
+    ends, behind, over = [], False, False
+    for e, k, s, d, before, after in zip(extents, kernel, steps, apart, pads[:rank], pads[rank:]):
+        rest = e + before + after - (k - 1) * d - 1
+        late = -(-rest // s) * s >= e + before
+        ends.append(after if late else after + -rest % s)
+        behind |= late
+        over |= ends[-1] != after
+    # onnxruntime takes no padding as wide as a kernel, be it dilated.
+    if not behind or (alike and over and (node.op_type != "MaxPool" or any(a >= k for a, k in zip(ends, kernel)))):
+        return None
+    made = onnx.NodeProto()
+    made.CopyFrom(node)
+    del made.attribute[:]
+    made.attribute.extend([a for a in node.attribute if a.name not in ("ceil_mode", "pads")])
+    made.attribute.append(onnx.helper.make_attribute("pads", [*pads[:rank], *ends]))
+    return made
+
+
+def _counted(model: ModelProto) -> ModelProto:
+    """A model whose pools do not count windows that begin behind the image."""
     import onnx
 
     made, wrong = onnx.ModelProto(), set[str]()
     made.CopyFrom(model)
-    for node in [n for n in made.graph.node if _upwards(n)]:
+    for node in made.graph.node:
+        if not _upwards(node):
+            continue
         rough = onnx.ModelProto()
         rough.CopyFrom(made)
         del rough.graph.value_info[:]  # what the file states may be right where onnx is not
@@ -100,22 +140,9 @@ def _counted(model: ModelProto) -> ModelProto:
         graph = onnx.shape_inference.infer_shapes(rough, data_prop=True).graph
         tensors = (*graph.input, *graph.value_info, *graph.output)
         known = {v.name: [d.dim_value for d in v.type.tensor_type.shape.dim] for v in tensors}
-        extents = known.get(node.input[0], [])[2:]
-        at = {a.name: list(a.ints) for a in node.attribute}
-        kernel, rank = at["kernel_shape"], len(at["kernel_shape"])
-        pads, steps, apart = at.get("pads", [0] * 2 * rank), at.get("strides", [1] * rank), at.get("dilations", [1] * rank)
-        if len(extents) != rank or min(steps) < 1:
-            continue
-        ends, behind = [], False
-        for e, k, s, d, before, after in zip(extents, kernel, steps, apart, pads[:rank], pads[rank:]):
-            rest = e + before + after - (k - 1) * d - 1
-            late = -(-rest // s) * s >= e + before
-            ends.append(after if late else after + -rest % s)
-            behind |= late
-        if behind:
-            kept = [a for a in node.attribute if a.name not in ("ceil_mode", "pads")]
-            del node.attribute[:]
-            node.attribute.extend([*kept, onnx.helper.make_attribute("pads", [*pads[:rank], *ends])])
+        plain = downwards(node, known.get(node.input[0], [])[2:], alike=False)
+        if plain is not None:
+            node.CopyFrom(plain)
             wrong.update(node.output)
     for node in made.graph.node:
         if wrong & {*node.input}:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import prod
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,7 +12,7 @@ import numpy as np
 
 from autosched.errors import ProgramError, suggest
 from autosched.networks.graph import Array
-from autosched.networks.inferred import inferred, line
+from autosched.networks.inferred import downwards, inferred, line
 from sim.files import read_bytes
 
 if TYPE_CHECKING:
@@ -221,6 +221,7 @@ def check(model: ModelProto, name: str, where: str, shapes: Mapping[str, tuple[i
     nodes = _folded(read_nodes, constants)
     _fix_inputs(copy, where, shapes, {*constants, *blank})
     shaped, dtypes = _types(inferred(copy, where), where, constants, blank)
+    nodes = tuple([_downwards(n, shaped) for n in nodes])
     made: dict[str, int] = {}
     read_by: dict[str, list[int]] = {}
     for i, node in enumerate(nodes):
@@ -427,6 +428,15 @@ def _folded(nodes: tuple[Node, ...], constants: dict[str, Array]) -> tuple[Node,
         else:
             constants[node.outputs[0]] = value
     return tuple(kept)
+
+
+def _downwards(node: Node, shapes: Mapping[str, tuple[int, ...]]) -> Node:
+    """A node, or what counts windows downwards where that is the same, and the file's extents are then everybody's."""
+    proto = downwards(node.proto, shapes.get(node.inputs[0], ())[2:]) if node.inputs else None
+    if proto is None:
+        return node
+    kept = {k: v for k, v in node.attrs.items() if k != "ceil_mode"}
+    return replace(node, attrs={**kept, "pads": list(proto.attribute[-1].ints)}, proto=proto)
 
 
 def _quantized(node: Node, operands: list[Array]) -> Array | None:

@@ -369,15 +369,31 @@ def test_windows_that_hang_over_the_edge(
         model.graph.output[0].type.tensor_type.ClearField("shape")
         model = infer_shapes(model)  # which states what onnx thinks
     net = load(saved(model, tmp_path / "net.onnx"))
-    if over is None:  # its last window would begin behind the image
-        assert net.graph.tensors[last].shape == b.shapes[last]
-        assert [n.op for part in net.graph.host_parts for n in part.nodes if "hang over" in n.reason] == ["MaxPool"]
-        return
     assert net.graph.layers[-1].kind == "max" and net.graph.tensors[last].shape == b.shapes[last]
     x = b.image()
     # The file itself says how windows are counted.
     want = reference.session(b.model(last)).run(None, {"x": x})[0].astype(int)
     assert np.abs(reference.run(net.graph, {"x": x})[last] - want).max() <= 1
+
+
+@pytest.mark.parametrize(("op", "size", "window"), [
+    ("MaxPool", (5, 5), (2, 3, 1)), ("AveragePool", (5, 5), (2, 3, 1)), ("MaxPool", (5, 8), (2, 3, 1)),
+])
+def test_onnxruntime_is_given_pools_whose_extents_it_knows(
+    op: str, size: tuple[int, int], window: tuple[int, int, int], onnx_models: ModuleType, tmp_path: Path
+) -> None:
+    b = onnx_models.Builder("qdq", np.random.default_rng(0), (1, 16, *size))
+    (k, stride, pad), first = window, b.conv("x", 16, 1, relu=False, zero=9)
+    attrs = {"kernel_shape": [k] * 2, "strides": [stride] * 2, "pads": [pad] * 4, "ceil_mode": 1}
+    # Windows that begin behind the image are none; that of the eight columns hangs over.
+    made = b.quantize(b.node(op, [b.floats(first)], **attrs), (1, 16, *(-(-(e + 2 * pad - k + 1) // stride) for e in size)), 5, 9)
+    last = b.conv(made, 16, 3, pad=1)
+    net = load(saved(b.model(last), tmp_path / "net.onnx"))
+    assert [n.op for part in net.graph.host_parts for n in part.nodes if n.op == op] == [op]
+    x = b.image()
+    assert np.array_equal(net.compile(tmp_path)(x), reference.run(net.graph, {"x": x})[last])
+    with pytest.raises(ProgramError, match="onnxruntime refuses it"):
+        reference.run(net.graph, {"x": x[:, :1]})
 
 
 @pytest.mark.parametrize("relu", [True, False])

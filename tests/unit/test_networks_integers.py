@@ -136,9 +136,40 @@ def test_a_quantizer_that_saturates_where_no_number_says_is_a_clip(computed: tup
     assert "Round" not in host
 
 
-def test_ends_that_are_computed_for_each_channel_are_refused(tmp_path: Path) -> None:
+@pytest.mark.parametrize("zeros", [False, True])
+@pytest.mark.parametrize("weight", [False, True])
+def test_ends_that_are_computed_for_each_channel(zeros: bool, weight: bool, tmp_path: Path) -> None:
     n = Net()
-    scales = n.op("ReduceMax", "i", axes=[0, 2, 3], keepdims=0)
-    x = n.op("QuantizeLinear", "i", scales, n.fixed(np.zeros(8, np.int8)), axis=1)
-    with pytest.raises(ProgramError, match=f"'{scales}' is computed while it runs, for each channel; quantize the float"):
-        one(tmp_path, n, n.op("DequantizeLinear", x, scales, n.fixed(np.zeros(8, np.int8)), axis=1))
+    source, axis, size = (n.fixed(WEIGHTS), 0, 8) if weight else ("i", 1, 8)
+    axes = [d for d in range(4) if d != axis]
+    most = n.op("ReduceMax", n.op("Abs", source), axes=axes, keepdims=0)
+    scales, zero = n.op("Div", most, n.fixed(np.float32(200))), n.fixed(np.arange(size).astype(np.int8))
+    if zeros:
+        zero = n.op("Cast", n.op("Round", n.op("Div", most, n.op("Mul", scales, n.fixed(np.float32(20))))), to=3)
+    x = n.op("DequantizeLinear", n.op("QuantizeLinear", source, scales, zero, axis=axis), scales, zero, axis=axis)
+    if weight:
+        x = n.op("Conv", "i", x)
+    assert ("Max" in one(tmp_path, n, x)) is not weight
+
+
+def test_zero_points_that_a_quantizer_makes_are_integers(tmp_path: Path) -> None:
+    n = Net()
+    least = n.op("ReduceMin", "i", keepdims=0)
+    scale = n.op("Div", n.op("Sub", n.op("ReduceMax", "i", keepdims=0), least), n.fixed(np.float32(300)))
+    far = n.op("Div", n.op("Neg", least), n.op("Mul", scale, n.fixed(np.float32(2))))
+    pair = scale, n.op("QuantizeLinear", far, n.fixed(np.float32(0.5)), n.fixed(np.uint8(0)))
+    assert "Round" in one(tmp_path, n, n.op("DequantizeLinear", n.op("QuantizeLinear", "i", *pair), *pair))
+
+
+@pytest.mark.parametrize("scales", [np.float32(0.2), np.linspace(0.1, 0.2, 8).astype(np.float32)])
+def test_quantizers_of_four_bits_saturate(scales: Array, tmp_path: Path) -> None:
+    n = Net(21)
+    pair = n.fixed(scales), n.op("Cast", n.fixed(np.zeros(scales.shape, np.int8)), to=22)
+    # Seven steps are less than what there is.
+    middle = n.op("DequantizeLinear", n.op("QuantizeLinear", "i", *pair, axis=1), *pair, axis=1)
+    out = n.op("Conv", middle, n.fixed(WEIGHTS))
+    path = n.save(tmp_path / "f.onnx", {"i": (np.float32, (1, *X[1:]))}, [out])
+    images = 2 * RNG.standard_normal(X).astype(np.float32)
+    quantize(path, {"i": images}, tmp_path / "q.onnx")
+    want, got = (expected(p, images[:1])[0] for p in (path, tmp_path / "q.onnx"))
+    assert np.abs(want - got).max() < 0.15 * np.abs(want).max()  # a step is much

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import zipfile
 from dataclasses import replace
@@ -12,6 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from autosched.errors import ProgramError
 from autosched.ir import PrimFunc
 from autosched.networks import CompiledNetwork, load, network, reference
 from autosched.networks import archive as network_archive
@@ -248,6 +250,17 @@ def test_the_bound_knows_what_constants_take_of_the_bus(
     assert sum(x.work for x in stream.layers) < stream.words < stream.bound < stream.cycles
     net.save(tmp_path / "net.zip")
     assert network_archive.load(tmp_path / "net.zip").streams[0].bound == stream.bound
+
+
+@pytest.mark.parametrize(("kind", "told"), [
+    ("autosched-network-2", "saved by another version of autosched, as autosched-network-2, and autosched-network-3 is read"),
+    ("autosched-network-x", "not a network saved by autosched"), (None, "not a network saved by autosched"),
+])
+def test_what_another_version_saved_is_told_apart(kind: str | None, told: str, tmp_path: Path) -> None:
+    with zipfile.ZipFile(tmp_path / "net.zip", "w") as archive:
+        archive.writestr("network.json", json.dumps({"format": kind}))
+    with pytest.raises(ProgramError, match=told):
+        CompiledNetwork.load(tmp_path / "net.zip")
 
 
 def test_a_sum_joins_a_convolution_that_nobody_else_reads(onnx_models: ModuleType, tmp_path: Path) -> None:
