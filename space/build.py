@@ -7,7 +7,6 @@ tensorize. Rules add theirs before, between and after. A point of several parts 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from math import prod
 from typing import Any
 
 import numpy as np
@@ -18,6 +17,7 @@ from autosched.ir.scopes import ACC
 from autosched.schedule.kit.base import RV, BlockRV, LoopRV
 from autosched.schedule.kit.trace import Instruction, Trace
 from autosched.target import Target
+from space.apart import apart, late
 from space.model import Model
 from space.plan import Part
 from space.sites import LANES
@@ -343,19 +343,12 @@ class Build(Recorder):
         self.piece.links.append(own[lanes[0]])
         return start
 
-    def _late(self) -> list[int]:
-        """Operands that are read behind the GEMM only."""
-        if self.nest.anchor is None:
-            return []
-        early = (self.nest.anchor, *self.nest.sides, *(w.block for w in self.nest.wides))
-        return [k for k, o in enumerate(self.nest.operands) if o.consumer not in early]
-
     # -- loads --------------------------------------------------------------------------------------------------------
 
     def _load(self) -> None:
         """What all parts share is loaded once, before them; the rest in its place in every part."""
         nest, plan = self.nest, self.plan
-        late = self._late() if self.pieces[0].bare else []
+        behind = late(self.model) if self.pieces[0].bare else ()
         for piece in self.pieces:
             piece.copies = [None] * len(nest.operands)
         alone = len(self.pieces) == 1
@@ -369,11 +362,11 @@ class Build(Recorder):
                 if loop is not None:
                     self.compute_at(self.shared[k], loop, resident=True)
                 continue
-            if not depth and not (k in late and (alone or self._apart(k))):
+            if not depth and not (k in behind and (alone or apart(self.model, plan, k)[0])):
                 first = self._cropped(k, self._loading(k, self.pieces[0], None))
                 if alone:
                     self.pieces[0].copies[k] = first
-                elif k in late and k not in self.pieces[0].pads and self._needs_all(k):
+                elif k in behind and k not in self.pieces[0].pads and self._needs_all(k):
                     # For all parts, but behind what the first one's products wait for.
                     self.compute_at(first, self.pieces[0].loops[0], resident=True)
                 self.shared[k] = first
@@ -400,19 +393,6 @@ class Build(Recorder):
                 for part in parts:
                     self.compute_inline(part)
         return copy
-
-    def _apart(self, operand: int) -> bool:
-        """Whether parts load no more of an operand, each its own, than one load for all would, and the first not all of it.
-
-        Loaded for all of them in front of the first part, it would hold up what that one's products wait for. What goes to the
-        accumulator's memory would not: it comes while these are waited for.
-        """
-        op = self.nest.operands[operand]
-        if op.scope == ACC or operand in self.pieces[0].pads or self._needs_all(operand):
-            return False
-        dims, parts = op.dims, [piece.part.extents[0] for piece in self.pieces]
-        spans = [[1 + sum(c * (int(e) - 1) for c, e in zip(coeffs, part)) for coeffs, _ in dims] for part in parts]
-        return not op.within and sum(map(prod, spans)) <= prod(size for _, size in dims)
 
     def _needs_all(self, operand: int) -> bool:
         """Whether the first part reads all that any part does of an operand."""
@@ -499,7 +479,7 @@ class Build(Recorder):
         nests = [self._tile_output(block, tile, extent, order) for block in outs]
         # A place for what belongs to this part alone, or behind the GEMM for what only the later stages read: loaded
         # first, it would hold up the compute engine and share the bus with the data that everything waits for.
-        piece.bare = not nests[-1][0] and (len(self.pieces) > 1 or bool(self._late()))
+        piece.bare = not nests[-1][0] and (len(self.pieces) > 1 or bool(late(self.model)))
         tiled = [a for a in order if a in nests[-1][0]]
         heads = [self.add_unit_loop(loops[0]) for _, loops, _ in nests] if piece.bare else []
         outer, loops, slices = nests[-1]
@@ -559,8 +539,8 @@ class Build(Recorder):
         taken = {axis.anchor_index for axis in nest.axes}
         lanes = [loop for n, loop in enumerate(own) if n not in taken]
         tiled = [a for a in np.argsort(self.plan.position[0], kind="stable").tolist() if a in nest.spatial and a in outer]
-        late = [outer[a] for a in tiled if all(outer[a] is not loop for loop in self.piece.loops)]
-        sequence = [*late, *(outer[a] for a in nest.reduce if a in outer), *inner, *spatial]
+        inside = [outer[a] for a in tiled if all(outer[a] is not loop for loop in self.piece.loops)]
+        sequence = [*inside, *(outer[a] for a in nest.reduce if a in outer), *inner, *spatial]
         self.reorder([*sequence, *lanes])
         ahead = [outer[a] for a in tiled if self.plan.position[0, a] >= self.piece.part.init[0]]
         if ahead and self.piece.loops and ahead[0] is self.piece.loops[0]:

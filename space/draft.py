@@ -20,6 +20,7 @@ from autosched.lower.gemm import LISTED_SHARE
 from autosched.lower.uops import AHEAD_SHARE
 from sim.costs import fetch_batch
 from sim.timing import PIPELINE_CYCLES, fetch_cycles_floor, read_waits
+from space.apart import apart, own_load
 from space.plan import columns, ends, stacked, times, turned
 from space.play import (
     AFTER,
@@ -180,7 +181,12 @@ def terms_of(model: Model, plan: Plan, part: Part) -> Terms:
     fills, beats, transfers = [], [], []
     for k in range(len(model.nest.operands)):
         words, dmas = model.transfer(plan, part, k)
-        fills.append(model.fills(plan, part, k).astype(np.float64))
+        often: Floats = model.fills(plan, part, k).astype(np.float64)
+        if part.on.ndim > 1 and (alone := apart(model, plan, k)).any():
+            own, own_dmas = own_load(model, plan, k)
+            words, dmas = np.where(alone, own, words), np.where(alone, own_dmas, dmas)
+            often = np.where(alone, part.on, often)
+        fills.append(often)
         beats.append(words.astype(np.float64))
         transfers.append(dmas.astype(np.float64))
     return Terms(

@@ -10,6 +10,7 @@ from autosched.ir import PrimFunc
 from autosched.lower import lower_table
 from autosched.networks.graph import Residual
 from autosched.networks.programs import Spec, program
+from autosched.script import T
 from sim import isa
 from space import Space
 
@@ -46,3 +47,38 @@ def test_the_estimate_knows_it() -> None:
     space = Space(func, "vta-de10")
     point = settled(space, cut=cut(space, "y", 1), tile_ci=1, load_data=9, load_weight=9, banks_data=3, banks_weight=3)
     assert abs(off(space, func, point[None])[0]) < 0.02
+
+
+@T.prim_func
+def slice_added(
+    data: T.Buffer((1, 2, 14, 14, 1, 16), "int8"), weight: T.Buffer((3, 2, 16, 16), "int8"),
+    res: T.Buffer((1, 8, 14, 14, 1, 16), "int8"), out: T.Buffer((1, 3, 14, 14, 1, 16), "int8"),
+):
+    C = T.alloc_buffer((1, 3, 14, 14, 1, 16), "int32")
+    S = T.alloc_buffer((1, 3, 14, 14, 1, 16), "int32")
+    for n, c, y, x, b, l, i, j in T.grid(1, 3, 14, 14, 1, 16, 2, 16):  # noqa: E741
+        with T.block("C"):
+            vn, vc, vy, vx, vb, vl, vi, vj = T.axis.remap("SSSSSSRR", [n, c, y, x, b, l, i, j])
+            with T.init():
+                C[vn, vc, vy, vx, vb, vl] = 0
+            C[vn, vc, vy, vx, vb, vl] = C[vn, vc, vy, vx, vb, vl] + T.Cast("int32", data[vn, vi, vy, vx, vb, vj]) * T.Cast(
+                "int32", weight[vc, vi, vl, vj])
+    for n, c, y, x, b, l in T.grid(1, 3, 14, 14, 1, 16):  # noqa: E741
+        with T.block("S"):
+            vn, vc, vy, vx, vb, vl = T.axis.remap("SSSSSS", [n, c, y, x, b, l])
+            S[vn, vc, vy, vx, vb, vl] = T.shift_right(C[vn, vc, vy, vx, vb, vl], 8) + T.Cast(
+                "int32", res[vn, vc + 4, vy, vx, vb, vl])
+    for n, c, y, x, b, l in T.grid(1, 3, 14, 14, 1, 16):  # noqa: E741
+        with T.block("out"):
+            vn, vc, vy, vx, vb, vl = T.axis.remap("SSSSSS", [n, c, y, x, b, l])
+            out[vn, vc, vy, vx, vb, vl] = T.Cast("int8", T.max(T.min(S[vn, vc, vy, vx, vb, vl], 127), -128))
+
+
+@pytest.mark.parametrize("size", [5, 0])
+def test_the_estimate_knows_what_each_part_reads_of_a_larger_tensor(size: int) -> None:
+    # Nobody needs most of it, which no load brings: neither that of a part nor that of a program of one part.
+    func: PrimFunc = slice_added
+    space = Space(func, "vta-de10")
+    point = settled(space, cut=cut(space, "vy", size) if size else 0)
+    assert run(space, func, point, execute=True).ok
+    assert abs(off(space, func, point[None])[0]) < 0.05
