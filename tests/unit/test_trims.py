@@ -154,6 +154,20 @@ def test_others_are_refused(func: PrimFunc, steps: str, iterators: list[int] | N
         sch.trim_reduction("C", iterators)
 
 
+@pytest.mark.parametrize(("times", "init"), [(3, True), (3, False), (0, False)])
+def test_what_loops_of_no_iterator_run_again_stays(times: int, init: bool, same: Same) -> None:
+    plain = SUM.format(n=2, k=5, pad=2, padded=6, end=4, m=2, zero=0, init=0, value="C[vi] + Q[vi + vk] * W[vk]")
+    text = plain.replace("for i, k in T.grid(2, 5)", f"for r, i, k in T.grid({times}, 2, 5)")
+    func = parse(text if init else text.replace("            with T.init():\n                C[vi] = 0\n", ""))
+    sch = Schedule(func)
+    with refused(ScheduleError, "domain"):
+        sch.trim_reduction("C")
+    once = Schedule(parse(text.replace(f"T.grid({times}, ", "T.grid(1, ")))
+    once.renest("C")
+    once.trim_reduction("C")
+    assert reduced(once.func) == [3]
+
+
 # -- the form -----------------------------------------------------------------------------------------------------------------
 
 
