@@ -276,3 +276,44 @@ def test_a_load_outside_all_loops_brings_the_weights_that_are_left(sizes: str) -
         result = measure(Candidate(task, DE10, trace), execute=True)
         assert result.ok and result.stats["wgt_load_nbytes"] == 256 * least, result
         assert space.point_of(Trace.from_json(list(trace))).tolist() == point.tolist()
+
+
+TWO_SUMS = '''
+@T.prim_func
+def f(X: T.Buffer((2, 16), "int8"), V: T.Buffer((3, 16), "int8"), out: T.Buffer((4, 16), "int8")):
+    P = T.alloc_buffer((6, 16), "int8")
+    C = T.alloc_buffer((4, 16), "int32")
+    D = T.alloc_buffer((4, 16), "int32")
+    for y, c in T.grid(6, 16):
+        with T.block("P"):
+            vy, vc = T.axis.remap("SS", [y, c])
+            P[vy, vc] = T.if_then_else(vy < 2, X[vy, vc], T.int8(0))
+    for y, c, k in T.grid(4, 16, 3):
+        with T.block("C"):
+            vy, vc, vk = T.axis.remap("SSR", [y, c, k])
+            with T.init():
+                C[vy, vc] = 0
+            C[vy, vc] = C[vy, vc] + T.Cast("int32", P[vy + vk, vc]) * T.Cast("int32", V[vk, vc])
+    for y, c, k in T.grid(4, 16, 1):
+        with T.block("D"):
+            vy, vc, vk = T.axis.remap("SSR", [y, c, k])
+            with T.init():
+                D[vy, vc] = 5
+            D[vy, vc] = D[vy, vc] + T.Cast("int32", P[vy + vk + {at}, vc])
+    for y, c in T.grid(4, 16):
+        with T.block("out"):
+            vy, vc = T.axis.remap("SS", [y, c])
+            out[vy, vc] = T.Cast("int8", T.min(T.max((C[vy, vc] + D[vy, vc]) >> 2, -128), 127))
+'''
+
+
+@pytest.mark.parametrize("at", [2, 1])
+def test_a_program_stays_whole_where_no_nest_takes_what_is_left(at: int) -> None:
+    """What a sum only starts with is joined with another one in no space: with its terms it is a sum."""
+    func = parse(TWO_SUMS.format(at=at))
+    assert any(s.op == "trim_reduction" for s in normalise(func, DE10)[1])
+    space = Space(func, DE10)
+    trace = space.trace(space.sample(np.random.default_rng(0), 1)[0])
+    assert any(step.op == "trim_reduction" for step in trace.insts) == (at == 1)
+    result = measure(Candidate(func, DE10, tuple(trace.as_json())), execute=True, wide=True)
+    assert result.ok, result
