@@ -192,6 +192,21 @@ def sketches(
         SpaceError: none fits; the reason is that of the program as it is.
     """
     forms = normal_forms(func, target)
+    found, refusal = _fitting(forms, target, structural, numeric)
+    if not found and any(step.op == "trim_reduction" for _, sch in forms for step in sch.trace.insts):
+        # What is left of a sum may be none that a nest takes, where all of it is one. What is in the way is said of what is left.
+        found = _fitting(normal_forms(func, target, whole=True), target, structural, numeric)[0]
+    if not found:
+        assert refusal is not None
+        raise _refused(func, target, refusal)
+    return tuple(found)
+
+
+def _fitting(
+    forms: list[tuple[tuple[str, ...], Schedule]], target: Target, structural: Sequence[StructuralRule],
+    numeric: Sequence[NumericRule],
+) -> tuple[list[Sketch], ProgramError | None]:
+    """Those of a program's forms, and of what rules make of them, that nests fit; and why others do not."""
     for rule in structural:
         for done, sch in tuple(forms):
             forms += [((*done, text), other) for text, other in rule.apply(sch, target)]
@@ -221,24 +236,26 @@ def sketches(
             refusal = SpaceError(reason, "machine")
             continue
         found.append(Sketch(done, sch.trace, tuple(models), frozenset(b.name for b in written(host.device))))
-    if not found:
-        assert refusal is not None
-        unlaid = isinstance(refusal, NotPackedError) or (isinstance(refusal, SpaceError) and refusal.code == "result")
-        why = why_unpacked(func, target) if unlaid else ""
-        laid = SpaceError(f"{func.name} cannot be laid out for {target.name}: {why}", "layout") if why else refusal
-        if isinstance(laid, SpaceError) and laid.code == "type":
-            # A product that the machine lacks is why nothing widened an operand of it.
-            product = None if target.multiplies else why_no_product(func)
-            said = f"{target.name} cannot run {func.name}: {product}" if product else why_no_operand(func)
-            laid = SpaceError(said or laid.message, laid.code)
-        elif isinstance(laid, SpaceError) and laid.code in ("join", "index"):
-            laid = SpaceError(why_no_weight(func, True) or laid.message, laid.code)
-        elif isinstance(laid, SpaceError) and laid.code == "product":
-            laid = SpaceError(why_no_product(func) or laid.message, laid.code)
-        elif isinstance(laid, SpaceError) and laid.code in ("layout", "result"):
-            weight = why_no_weight(func) if laid.code == "layout" else None
-            typed = why_no_type(func)
-            code = refusal.code if typed and isinstance(refusal, SpaceError) else laid.code
-            laid = SpaceError(weight or typed or laid.message, code)
-        raise refusal_of(laid, func)
-    return tuple(found)
+    return found, refusal
+
+
+def _refused(func: PrimFunc, target: Target, refusal: ProgramError) -> ProgramError:
+    """What is said of a program of which no form fits."""
+    unlaid = isinstance(refusal, NotPackedError) or (isinstance(refusal, SpaceError) and refusal.code == "result")
+    why = why_unpacked(func, target) if unlaid else ""
+    laid = SpaceError(f"{func.name} cannot be laid out for {target.name}: {why}", "layout") if why else refusal
+    if isinstance(laid, SpaceError) and laid.code == "type":
+        # A product that the machine lacks is why nothing widened an operand of it.
+        product = None if target.multiplies else why_no_product(func)
+        said = f"{target.name} cannot run {func.name}: {product}" if product else why_no_operand(func)
+        laid = SpaceError(said or laid.message, laid.code)
+    elif isinstance(laid, SpaceError) and laid.code in ("join", "index"):
+        laid = SpaceError(why_no_weight(func, True) or laid.message, laid.code)
+    elif isinstance(laid, SpaceError) and laid.code == "product":
+        laid = SpaceError(why_no_product(func) or laid.message, laid.code)
+    elif isinstance(laid, SpaceError) and laid.code in ("layout", "result"):
+        weight = why_no_weight(func) if laid.code == "layout" else None
+        typed = why_no_type(func)
+        code = refusal.code if typed and isinstance(refusal, SpaceError) else laid.code
+        laid = SpaceError(weight or typed or laid.message, code)
+    return refusal_of(laid, func)

@@ -84,11 +84,17 @@ class _Wanted(NamedTuple):
     repeated: bool = False
     moved: bool = False
     weights: int = 0  # that the program makes: in how many ways to choose them; no program has any that has another form
+    whole: bool = False  # with all terms of its sums, also those that change nothing
+
+    @property
+    def plain(self) -> _Wanted:
+        """What the form has that has nothing it need not have."""
+        return _Wanted(whole=self.whole)
 
 
 def normalise(
     func: PrimFunc, target: Target, differences: bool = False, kept: bool = False, gathered: bool = False,
-    repeated: bool = False, moved: bool = False, slid: bool = False,
+    repeated: bool = False, moved: bool = False, slid: bool = False, whole: bool = False,
 ) -> tuple[PrimFunc, tuple[Instruction, ...]]:
     """A program in schedulable form, and the primitives that bring it there.
 
@@ -101,12 +107,13 @@ def normalise(
         repeated: whether what stages read several times, side by side, is read once; where they do not there is no such form.
         moved: whether what is read elsewhere than it is made is made there, or stored; where nothing is there is no such form.
         slid: whether what two windows share is compared in place then; where nothing is there is no such form.
+        whole: whether sums keep the terms that change nothing.
 
     Returns:
         The program, in which parameters are packed and results unpacked by host stages, and the instructions of a trace; the
         program itself and no instructions where it is packed already, or where no rule knows how to pack it.
     """
-    sch, _ = _attempt(func, target, _Wanted(differences, kept, slid, gathered, repeated, moved))
+    sch, _ = _attempt(func, target, _Wanted(differences, kept, slid, gathered, repeated, moved, whole=whole))
     return (func, ()) if sch is None else (sch.func, tuple(sch.trace.insts))
 
 
@@ -131,11 +138,11 @@ def _attempt(func: PrimFunc, target: Target, wanted: _Wanted, last: bool = True)
         if made is None:
             return None, ""
         begun = made
-    cut = trims.apart(begun, target)
+    cut = None if wanted.whole else trims.apart(begun, target)
     if cut is not None:
         found, why = _from(cut, func, target, wanted, last)
         # What is cut may have fewer of the forms that need not be; where it has none at all, the program stays whole.
-        if found is not None or (wanted != _Wanted() and _from(cut, func, target, _Wanted(), last)[0] is not None):
+        if found is not None or (wanted != wanted.plain and _from(cut, func, target, wanted.plain, last)[0] is not None):
             return found, why
     return _from(begun, func, target, wanted, last)
 
@@ -165,7 +172,7 @@ def _from(begun: Schedule, func: PrimFunc, target: Target, wanted: _Wanted, last
                 return other, ""
     if last and not wanted.weights and _unfit(found, why):
         # Of a program that has a form as it is, another one is had in no other way than before.
-        if wanted == _Wanted() or _unfit(*_attempt(func, target, _Wanted(), False)):
+        if wanted == wanted.plain or _unfit(*_attempt(func, target, wanted.plain, False)):
             other = _at_last(begun, target, wanted)
             if other is not None:
                 return other, ""
@@ -383,12 +390,13 @@ def _widened(sch: Schedule, target: Target) -> Schedule:
     return wide
 
 
-def normal_forms(func: PrimFunc, target: Target) -> list[tuple[tuple[str, ...], Schedule]]:
+def normal_forms(func: PrimFunc, target: Target, whole: bool = False) -> list[tuple[tuple[str, ...], Schedule]]:
     """Schedules of a program that has been normalised, each with what was done that need not be; the plain one first.
 
     Args:
         func: as for ``normalise``.
         target: as for ``normalise``.
+        whole: as for ``normalise``.
 
     Raises:
         ProgramError: a block's loops leave out a part of an iterator's domain, or loops without blocks are none of blocks.
@@ -396,30 +404,30 @@ def normal_forms(func: PrimFunc, target: Target) -> list[tuple[tuple[str, ...], 
     require_whole(func)
     begun = conditions.single(func)
     conditions.require_blocks(begun)
-    first = normalised(func, target)
+    first = normalised(func, target, whole=whole)
     # What no rule packs is packed already, or refused: of single stores analysis says better what is in the way.
     forms: list[tuple[tuple[str, ...], Schedule]] = [((), first if first.trace.insts else begun)]
     if plain_blocks(begun.func) and windows.applies(begun.func):
-        other = normalised(func, target, True)
+        other = normalised(func, target, True, whole=whole)
         if target.semantics == "chisel":  # elsewhere what slides would have to be moved
-            slid = normalised(func, target, True, True, slid=True)
+            slid = normalised(func, target, True, True, slid=True, whole=whole)
             if slid.trace.insts:
                 forms.append(((DIFFERENCES, KEPT, SLID), slid))
         if other.trace.insts:
             forms.append(((DIFFERENCES,), other))
-            other = normalised(func, target, True, True)
+            other = normalised(func, target, True, True, whole=whole)
             if other.trace.insts:
                 forms.append(((DIFFERENCES, KEPT), other))
     if first.trace.insts and gathering.applies(begun.func, target):
-        other = normalised(func, target, gathered=True)
+        other = normalised(func, target, gathered=True, whole=whole)
         if other.trace.insts:
             forms.append(((GATHERED,), other))
     if first.trace.insts and groups.repeats(begun.func):
-        other = normalised(func, target, repeated=True)
+        other = normalised(func, target, repeated=True, whole=whole)
         if other.trace.insts:
             forms.append(((REPEATED,), other))
     if plain_blocks(begun.func) and moving.applies(begun.func) and not is_packed(begun.func, target):
-        other = normalised(func, target, moved=True)
+        other = normalised(func, target, moved=True, whole=whole)
         if other.trace.insts:
             forms.append(((MOVED,), other))
     return forms
@@ -427,7 +435,7 @@ def normal_forms(func: PrimFunc, target: Target) -> list[tuple[tuple[str, ...], 
 
 def normalised(
     func: PrimFunc, target: Target, differences: bool = False, kept: bool = False, gathered: bool = False,
-    repeated: bool = False, moved: bool = False, slid: bool = False,
+    repeated: bool = False, moved: bool = False, slid: bool = False, whole: bool = False,
 ) -> Schedule:
     """A schedule of a program that has been normalised, its trace included.
 
@@ -440,9 +448,10 @@ def normalised(
         repeated: as for ``normalise``.
         moved: as for ``normalise``.
         slid: as for ``normalise``.
+        whole: as for ``normalise``.
     """
     sch = Schedule(func, seed=0)
-    steps = normalise(func, target, differences, kept, gathered, repeated, moved, slid)[1]
+    steps = normalise(func, target, differences, kept, gathered, repeated, moved, slid, whole)[1]
     if steps:
         Trace(list(steps)).apply_to_schedule(sch, remove_postproc=False)
     return sch

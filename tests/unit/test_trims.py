@@ -154,6 +154,20 @@ def test_others_are_refused(func: PrimFunc, steps: str, iterators: list[int] | N
         sch.trim_reduction("C", iterators)
 
 
+@pytest.mark.parametrize(("times", "init"), [(3, True), (3, False), (0, False)])
+def test_what_loops_of_no_iterator_run_again_stays(times: int, init: bool, same: Same) -> None:
+    plain = SUM.format(n=2, k=5, pad=2, padded=6, end=4, m=2, zero=0, init=0, value="C[vi] + Q[vi + vk] * W[vk]")
+    text = plain.replace("for i, k in T.grid(2, 5)", f"for r, i, k in T.grid({times}, 2, 5)")
+    func = parse(text if init else text.replace("            with T.init():\n                C[vi] = 0\n", ""))
+    sch = Schedule(func)
+    with refused(ScheduleError, "domain"):
+        sch.trim_reduction("C")
+    once = Schedule(parse(text.replace(f"T.grid({times}, ", "T.grid(1, ")))
+    once.renest("C")
+    once.trim_reduction("C")
+    assert reduced(once.func) == [3]
+
+
 # -- the form -----------------------------------------------------------------------------------------------------------------
 
 
@@ -298,3 +312,44 @@ def test_stages_that_nobody_reads_are_left_out(plus: str) -> None:
     for point in space.sample(np.random.default_rng(0), 2):
         result = measure(Candidate(func, DE10, tuple(space.trace(point).as_json())), execute=True)
         assert result.ok, result
+
+
+TWO_SUMS = '''
+@T.prim_func
+def f(X: T.Buffer((2, 16), "int8"), V: T.Buffer((3, 16), "int8"), out: T.Buffer((4, 16), "int8")):
+    P = T.alloc_buffer((6, 16), "int8")
+    C = T.alloc_buffer((4, 16), "int32")
+    D = T.alloc_buffer((4, 16), "int32")
+    for y, c in T.grid(6, 16):
+        with T.block("P"):
+            vy, vc = T.axis.remap("SS", [y, c])
+            P[vy, vc] = T.if_then_else(vy < 2, X[vy, vc], T.int8(0))
+    for y, c, k in T.grid(4, 16, 3):
+        with T.block("C"):
+            vy, vc, vk = T.axis.remap("SSR", [y, c, k])
+            with T.init():
+                C[vy, vc] = 0
+            C[vy, vc] = C[vy, vc] + T.Cast("int32", P[vy + vk, vc]) * T.Cast("int32", V[vk, vc])
+    for y, c, k in T.grid(4, 16, 1):
+        with T.block("D"):
+            vy, vc, vk = T.axis.remap("SSR", [y, c, k])
+            with T.init():
+                D[vy, vc] = 5
+            D[vy, vc] = D[vy, vc] + T.Cast("int32", P[vy + vk + {at}, vc])
+    for y, c in T.grid(4, 16):
+        with T.block("out"):
+            vy, vc = T.axis.remap("SS", [y, c])
+            out[vy, vc] = T.Cast("int8", T.min(T.max((C[vy, vc] + D[vy, vc]) >> 2, -128), 127))
+'''
+
+
+@pytest.mark.parametrize("at", [2, 1])
+def test_a_program_stays_whole_where_no_nest_takes_what_is_left(at: int) -> None:
+    """What a sum only starts with is joined with another one in no space: with its terms it is a sum."""
+    func = parse(TWO_SUMS.format(at=at))
+    assert any(s.op == "trim_reduction" for s in normalise(func, DE10)[1])
+    space = Space(func, DE10)
+    trace = space.trace(space.sample(np.random.default_rng(0), 1)[0])
+    assert any(step.op == "trim_reduction" for step in trace.insts) == (at == 1)
+    result = measure(Candidate(func, DE10, tuple(trace.as_json())), execute=True, wide=True)
+    assert result.ok, result

@@ -89,7 +89,8 @@ def kept_of(state: State, realize: BlockRealize, iterators: Sequence[int] | None
     if not wanted or not set(wanted) <= set(reduced):
         other = "no reduction iterator" if iterators is None else f"none at one of {list(iterators)}: they are at {reduced}"
         raise Refusal(f"block {block.name} has {other}", [block.ident], code="reduction")
-    if not runs_whole(realize, state.loops_above(realize)):
+    loops = state.loops_above(realize)
+    if len(loops) != len(block.iter_vars) or not runs_whole(realize, loops):  # a loop of no iterator runs all of it again
         raise Refusal(f"block {block.name} has other loops than one for each iterator, from 0, or runs under a condition",
                       [block.ident], "renest, or single_store", code="domain")
     never = next((iv for iv in block.iter_vars if int_value(iv.dom.extent) == 0), None)
