@@ -196,7 +196,7 @@ def _at_last(begun: Schedule, target: Target, wanted: _Wanted) -> Schedule | Non
         # Of the program as it is everything else has been tried.
         found = None if sch is begun else _in_some_way(sch, target, wanted)[0]
         found = found or _laid_out(sch, target, wanted, OTHERWISE)[0]
-        if found is not None and not _unfit(found, "") and not _elsewhere(found):
+        if found is not None and not (_unfit(found, "") or _elsewhere(found) or copies.filled_otherwise(found.func)):
             return found
     return None
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from autosched.errors import ScheduleError
-from autosched.ir.expr import BufferLoad, Cast, Expr
+from autosched.ir.expr import BufferLoad, Cast, Expr, int_value
 from autosched.ir.functor import expr_children, walk_expr
 from autosched.ir.host import is_move
 from autosched.ir.patterns import choice_of, has_loads, loads_from
@@ -149,6 +149,16 @@ def guards(func: PrimFunc) -> bool:
         func: a program, in form or not.
     """
     return any(_guard(func, b) is not None for b in device_blocks(func))
+
+
+def filled_otherwise(func: PrimFunc) -> bool:
+    """Whether a block of the accelerator copies with another number than zero around, which no load writes.
+
+    Args:
+        func: a program in form.
+    """
+    choices = (choice_of(store_of(b).value) for b in device_blocks(func) if b.init is None)
+    return any(c is not None and is_move(c[1]) and int_value(c[2]) not in (None, 0) for c in choices)
 
 
 def guarded(sch: Schedule) -> Schedule | None:

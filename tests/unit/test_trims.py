@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from refusals import refused
 
-from autosched.errors import ScheduleError
+from autosched.errors import ScheduleError, SpaceError
 from autosched.ir import IRModule, PrimFunc
 from autosched.ir.expr import int_value
 from autosched.ir.interp import random_inputs, run
@@ -353,3 +353,37 @@ def test_a_program_stays_whole_where_no_nest_takes_what_is_left(at: int) -> None
     assert any(step.op == "trim_reduction" for step in trace.insts) == (at == 1)
     result = measure(Candidate(func, DE10, tuple(trace.as_json())), execute=True, wide=True)
     assert result.ok, result
+
+
+FILLED = '''
+@T.prim_func
+def f(X: T.Buffer((1, 16, 1, 3), "int8"), O: T.Buffer((1, 16, 1, 4), "int8")):
+    P = T.alloc_buffer((1, 16, 1, 7), "int8")
+    A = T.alloc_buffer((1, 16, 1, 4), "int32")
+    B = T.alloc_buffer((1, 16, 1, 4), "int32")
+    for n, c, y, x in T.grid(1, 16, 1, 7):
+        with T.block("P"):
+            vn, vc, vy, vx = T.axis.remap("SSSS", [n, c, y, x])
+            P[vn, vc, vy, vx] = T.if_then_else(2 <= vx and vx < 5, X[vn, vc, vy, vx - 2], T.int8({fill}))
+    for n, c, y, x, q in T.grid(1, 16, 1, 4, 4):
+        with T.block("A"):
+            vn, vc, vy, vx, vq = T.axis.remap("SSSSR", [n, c, y, x, q])
+            with T.init():
+                A[vn, vc, vy, vx] = 5
+            A[vn, vc, vy, vx] = A[vn, vc, vy, vx] + T.Cast("int32", P[vn, vc, vy, vx + vq])
+    for n, c, y, x, q in T.grid(1, 16, 1, 4, 4):
+        with T.block("B"):
+            vn, vc, vy, vx, vq = T.axis.remap("SSSSR", [n, c, y, x, q])
+            with T.init():
+                B[vn, vc, vy, vx] = 3
+            B[vn, vc, vy, vx] = T.min(B[vn, vc, vy, vx], T.Cast("int32", P[vn, vc, vy, vx + vq]))
+    for n, c, y, x in T.grid(1, 16, 1, 4):
+        with T.block("O"):
+            vn, vc, vy, vx = T.axis.remap("SSSS", [n, c, y, x])
+            O[vn, vc, vy, vx] = T.Cast("int8", T.min(T.max((A[vn, vc, vy, vx] + B[vn, vc, vy, vx]) >> 3, -128), 127))
+'''
+
+
+def test_what_is_tried_last_is_no_form_that_no_load_fills() -> None:
+    with pytest.raises(SpaceError, match="block 'O' joins what comes from A and B"):
+        Space(parse(FILLED.format(fill=3)), "vta-de10").sample(np.random.default_rng(0), 1)
