@@ -123,6 +123,8 @@ def test_what_is_no_point_says_where_it_leaves_the_space() -> None:
     sch.annotate(loop, "note", 1)
     assert space.point_of(sch).tolist() == point.tolist(), "what lowering does not read changes no program"
     sch.annotate(loop, "vta.loop", "unroll")
+    assert space.point_of(sch).tolist() == point.tolist(), "stores of elements that follow each other are one"
+    sch.annotate(sch.get_loops(sch.get_sblock("requant"))[-3], "vta.loop", "unroll")
     with pytest.raises(ProgramError, match=r"is known to have step \d+ of \d+: .*no decision of a rule has these values"):
         space.point_of(sch)
     with pytest.raises(ProgramError, match="another form than any of the space's"):
