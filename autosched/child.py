@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TextIO
 
+from sim.deferral import ENDING, deferred
 from sim.own import claim
 
 LOOK = 0.5  # seconds between two looks at the parent, where the system does not tell
@@ -26,7 +27,6 @@ YOUNG, OLDER = 5_000, 1_000
 KEPT, LARGEST = 256 << 20, 32 << 20
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
 _PR_SET_PDEATHSIG = 1
-_DEFERRED = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)]
 
 
 @contextmanager
@@ -39,24 +39,14 @@ def undisturbed() -> Iterator[None]:
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    came: list[int] = []
-    before = {}
-    for number in _DEFERRED:
-        handler = signal.getsignal(number)
-        if handler is not None and handler is not signal.SIG_IGN:
-            before[number] = signal.signal(number, lambda number, frame: came.append(number))
-    mask = signal.pthread_sigmask(signal.SIG_BLOCK, ()) if hasattr(signal, "pthread_sigmask") else None
-    deafen()
-    try:
-        yield
-    finally:
-        if mask is not None:
-            signal.pthread_sigmask(signal.SIG_SETMASK, mask)
-        # The last first: once SIGINT has its handler back, it may end this very block.
-        for number, handler in reversed(before.items()):
-            signal.signal(number, handler)
-        for number in dict.fromkeys(came):
-            signal.raise_signal(number)
+    with deferred():
+        mask = signal.pthread_sigmask(signal.SIG_BLOCK, ()) if hasattr(signal, "pthread_sigmask") else None
+        deafen()
+        try:
+            yield
+        finally:
+            if mask is not None:
+                signal.pthread_sigmask(signal.SIG_SETMASK, mask)
 
 
 def may_start() -> bool:
@@ -91,7 +81,7 @@ def begin(parent: int, memory: int = MEMORY) -> None:
             cannot go on.
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    for number in _DEFERRED:
+    for number in ENDING:
         # A copy has its parent's answers to what ends it, which are the parent's affair. What is ignored (nohup) stays so.
         if signal.getsignal(number) is not signal.SIG_IGN:
             signal.signal(number, signal.SIG_DFL)

@@ -22,6 +22,7 @@ import numpy as np
 
 from sim._numba import DefaultOptions, caching, event, njit, rtsys
 from sim._numba import config as numba_config
+from sim.deferral import deferred
 from sim.errors import SimError
 from sim.notices import tell
 
@@ -90,10 +91,11 @@ def _loaded(cache: Any, signature: Any, context: Any) -> Any:
     """What a cache has of a kernel, or None.
 
     Before it looks, numba's own loads all that it has for compiling: a third of a second in every process. What is compiled
-    already needs only the runtime, for its arrays; and who compiles loads the rest.
+    already needs only the runtime, for its arrays; and who compiles loads the rest. Signals wait meanwhile: an interrupt in what
+    LLVM calls back is dropped there, and a kernel that is there by half ends the process when it runs.
     """
     rtsys.initialize(context)
-    with cache._guard_against_spurious_io_errors():
+    with deferred(), cache._guard_against_spurious_io_errors():
         return cache._load_overload(signature, context)
 
 
