@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from math import prod
 
 import numpy as np
 
 from autosched.ir.scopes import ACC
-from space.figures import Floats, Loads
+from space.figures import Floats
 from space.model import Model
-from space.plan import Mask, Plan, columns, times, turned
+from space.plan import Mask, Plan, times
+from space.rule import Ints
 
 
 def late(model: Model) -> tuple[int, ...]:
@@ -20,6 +22,13 @@ def late(model: Model) -> tuple[int, ...]:
     return tuple(k for k, o in enumerate(model.nest.operands) if o.consumer not in early)
 
 
+def needs_all(model: Model, plan: Plan, operand: int) -> Mask:
+    """Whether the first part that there is reads all that any part does of an operand, shape (n,)."""
+    first = plan.parts[0]
+    extents = np.where(first.on[:, None], first.extents, plan.body.extents)
+    return np.asarray(((extents == model.extents) | ~model.uses[operand]).all(axis=1), dtype=np.bool_)
+
+
 def apart(model: Model, plan: Plan, operand: int) -> Mask:
     """Whether every part loads its own of what no loop is around, behind its products, shape (n,).
 
@@ -27,35 +36,25 @@ def apart(model: Model, plan: Plan, operand: int) -> Mask:
     which is a single tile, does not need all of it. Loaded for all of them in front of the first part, it would hold up what that
     one's products wait for. What goes to the accumulator's memory would not: it comes while these are waited for.
     """
-    op, spatial, none = model.nest.operands[operand], model.n_spatial, np.zeros(len(plan), dtype=np.bool_)
+    op, spatial = model.nest.operands[operand], model.n_spatial
     if operand not in late(model) or not op.dims or op.scope == ACC or op.producer is not None or op.within:
-        return none
+        return np.zeros(len(plan), dtype=np.bool_)
     found = (plan.attach[operand] == 0) & ~plan.keep[operand]
-    parts, before, needed, total = none.astype(np.int64), none, none, none.astype(np.int64)
-    for part in plan.parts:
-        first, before = part.on & ~before, before | part.on
+    total = np.zeros(len(plan), dtype=np.int64)
+    for part, first in zip(plan.parts, plan.firsts):
         found &= ~first | (model.out_tiles(plan, part) == part.extents[:, :spatial]).all(axis=1)
-        needed = needed | (first & ((part.extents == model.extents) | ~model.uses[operand]).all(axis=1))
         spans = [1 + ((part.extents - 1) * np.array(coeffs, dtype=np.int64)).sum(axis=1) for coeffs, _ in op.dims]
         total += np.where(part.on, times(np.stack(spans, axis=-1)), 0)
-        parts += part.on
-    return np.asarray(found & ((parts == 1) | (~needed & (total <= prod(size for _, size in op.dims)))), dtype=np.bool_)
+    alone = plan.stack.on.sum(axis=0) == 1
+    fewer = ~needs_all(model, plan, operand) & (total <= prod(size for _, size in op.dims))
+    return np.asarray(found & (alone | fewer), dtype=np.bool_)
 
 
-def own_load(model: Model, plan: Plan, operand: int) -> tuple[Floats, Floats]:
+def own_load(model: Model, plan: Plan, operand: int) -> tuple[Ints | Floats, Ints]:
     """``transfer`` of what each part reads of an operand in all, shape (parts, n) each."""
-    from space._loads_kernel import loads
-
-    part, n, most = plan.stack, len(plan), model.dims[1].shape[1]
-    extents, _, _ = turned(plan, part)
-    region, counts = np.ones((2, 1, len(extents), most, n), dtype=np.int64), np.zeros((3, 1, len(extents), n), dtype=np.int64)
-    attach, keep, outside, init, out = model.placed(plan, [part])
-    loads(
-        operand, extents, extents, np.zeros((0, 0), dtype=np.bool_), columns(plan.position), np.ones_like(attach),
-        np.zeros_like(keep), outside, init, out, np.array(plan.drops), *model.dims, region[0], region[1], counts,
-        np.zeros(most, dtype=np.int64),
-    )
-    op = model.nest.operands[operand]
-    load = Loads(*region.swapaxes(3, 4), *counts).of(0, len(op.dims), None)
-    beats = load.beats(model.shapes[operand], model.bytes_of[op.scope], model.config)
-    return beats.astype(np.float64), load.transfers.astype(np.float64)
+    loops, stays = np.ones(len(plan), dtype=np.int64), np.zeros(len(plan), dtype=np.bool_)
+    operands = len(model.nest.operands)
+    # As if a loop were around every load, and a part a tile.
+    parts = [replace(part, tiles=part.extents) for part in plan.parts]
+    whole = replace(plan, parts=parts, attach=[loops] * operands, keep=[stays] * operands, memo=None, _stack=None)
+    return model.transfer(whole, whole.stack, operand)

@@ -17,7 +17,7 @@ from autosched.ir.scopes import ACC
 from autosched.schedule.kit.base import RV, BlockRV, LoopRV
 from autosched.schedule.kit.trace import Instruction, Trace
 from autosched.target import Target
-from space.apart import apart, late
+from space.apart import apart, late, needs_all
 from space.model import Model
 from space.plan import Part
 from space.sites import LANES
@@ -366,7 +366,7 @@ class Build(Recorder):
                 first = self._cropped(k, self._loading(k, self.pieces[0], None))
                 if alone:
                     self.pieces[0].copies[k] = first
-                elif k in behind and k not in self.pieces[0].pads and self._needs_all(k):
+                elif k in behind and k not in self.pieces[0].pads and needs_all(self.model, plan, k)[0]:
                     # For all parts, but behind what the first one's products wait for.
                     self.compute_at(first, self.pieces[0].loops[0], resident=True)
                 self.shared[k] = first
@@ -393,11 +393,6 @@ class Build(Recorder):
                 for part in parts:
                     self.compute_inline(part)
         return copy
-
-    def _needs_all(self, operand: int) -> bool:
-        """Whether the first part reads all that any part does of an operand."""
-        op, first = self.nest.operands[operand], self.pieces[0].part.extents[0]
-        return all(int(first[a]) == axis.extent or not op.uses(a) for a, axis in enumerate(self.nest.axes))
 
     def _innermost(self, piece: Piece, depth: int) -> LoopRV | None:
         """The innermost loop that a part has among the first ``depth`` of the plan's, or None."""

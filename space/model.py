@@ -281,7 +281,7 @@ class Model:
 
         n, most = len(plan), self.dims[1].shape[1]
         extents, tiles, _ = turned(plan, part)
-        placed = self.placed(plan, [part])
+        placed = self._placed(plan, [part])
         around = columns(self.loops_outside(plan)) if placed[1].any() else np.zeros((0, 0), dtype=np.bool_)
         shape = count, len(extents), most, n
         padded, region = np.ones(shape, dtype=np.int64), np.ones(shape, dtype=np.int64)
@@ -295,7 +295,7 @@ class Model:
             found.flags.writeable = False
         return Loads(padded.swapaxes(2, 3), region.swapaxes(2, 3), *counts)
 
-    def placed(self, plan: Plan, parts: Sequence[Part]) -> tuple[Ints, Mask, Mask, Ints, Ints]:
+    def _placed(self, plan: Plan, parts: Sequence[Part]) -> tuple[Ints, Mask, Mask, Ints, Ints]:
         """Where loads stand, as ``_loads_kernel.fills`` takes it: ``attach``, ``keep``, ``outside``, ``init``, ``out``."""
         every = len(self.nest.operands), len(plan)
         init, out = np.array([p.init for p in parts]), np.array([p.out for p in parts])
@@ -412,7 +412,7 @@ class Model:
         """The loops of all parts and what they are around, as ``_loads_kernel.fills`` takes them."""
         outer = np.array([columns(part.outer) for part in plan.parts])
         on = np.array([part.on for part in plan.parts])
-        return outer, on, columns(plan.position), *self.placed(plan, plan.parts)
+        return outer, on, columns(plan.position), *self._placed(plan, plan.parts)
 
     def wide_elements(self, part: Part) -> Ints:
         """Elements that are widened for one visit of a part's innermost nest, shape (n,)."""

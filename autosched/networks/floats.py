@@ -388,14 +388,15 @@ class _Integers:
                 x = self._op(node, op, tensor, kind, x, (end - zero) * scale)
             return x
         many = prod(self.file.shapes[scaled.scale]) > 1
+        known, less = np.zeros(()), ""  # the zero point, or what takes it away
+        if scaled.zero in net.constants:
+            known = net.constants[scaled.zero].astype(np.float64)
+        elif scaled.zero:
+            whole = self.integers(node, scaled.zero) if scaled.zero in self.scales else scaled.zero
+            zeros = self._op(node, "Cast", scaled.zero, kind, self.same.get(whole, whole), to=kind)
+            less = self._op(node, "Neg", scaled.zero, kind, zeros)
         for op, end in zip(("Max", "Min"), ends):
-            if not scaled.zero or scaled.zero in net.constants:
-                known = net.constants[scaled.zero].astype(np.float64) if scaled.zero else np.zeros(())
-                far: Array | str = end - known
-            else:
-                whole = self.integers(node, scaled.zero) if scaled.zero in self.scales else scaled.zero
-                zeros = self._op(node, "Cast", scaled.zero, kind, self.same.get(whole, whole), to=kind)
-                far = self._op(node, "Add", scaled.zero, kind, self._op(node, "Neg", scaled.zero, kind, zeros), np.array(end))
+            far: Array | str = self._op(node, "Add", scaled.zero, kind, less, np.array(end)) if less else end - known
             edge = self._op(node, "Mul", scaled.scale, kind, self.same.get(scaled.scale, scaled.scale), far)
             if many:
                 shape = net.names.free(f"{tensor}:shape")

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
+from hashlib import sha256
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -233,7 +234,7 @@ class _Compiler:
         sums = [tuple(run.root(t) for t in x.inputs) for x in run.layers if x.kind == "add" and len(x.inputs) > 1]
         places, regions = plan(sums, sizes, {*run.inputs, *run.outputs})
         parts, constants = [], {}
-        words: dict[bytes, int] = {}  # of every constant, also where layers share it
+        words: dict[bytes, int] = {}  # of every constant, by its digest: layers may share it
         for k, layer in enumerate(run.layers):
             inputs = [run.root(t) for t in layer.inputs]
             call = self.calls[layer.name]
@@ -245,9 +246,10 @@ class _Compiler:
                 f"l{k}", self.schedule(call.spec)[0], tuple(inputs[i] for i in order), layer.output, layer.kind == "add",
                 residual,
             ))
-            needed = self.bound(call.spec)[3]
+            needed = self.bound(call.spec).words
             for name, array in call.constants.items():
-                words[array.tobytes()] = max(needed.get(name, 0), words.get(array.tobytes(), 0))
+                held = sha256(array.tobytes()).digest()
+                words[held] = max(needed.get(name, 0), words.get(held, 0))
                 constants[f"l{k}_{name}"] = array[order] if layer.kind == "add" and name == "weight" else array
         func = replace(compose(parts, places, regions, batch, block), name=f"{graph.name}_{number}")
         lowered = lower_table(func, self.target)
@@ -255,10 +257,10 @@ class _Compiler:
         outside = {b.name: (regions[b.name], lowered.dram.buffers[b]) for b in lowered.params if b.name in regions}
         return Stream(
             done, run.inputs, run.outputs, {t: places[t] for t in (*run.inputs, *run.outputs)}, outside,
-            self.costs(run, lowered), self.bound(self.calls[run.layers[0].name].spec)[1], sum(words.values()),
+            self.costs(run, lowered), self.bound(self.calls[run.layers[0].name].spec).edge, sum(words.values()),
         )
 
-    def bound(self, spec: Spec) -> tuple[int, int, str, Mapping[str, int]]:
+    def bound(self, spec: Spec) -> LayerBound:
         """As ``bound`` has it for a machine."""
         return bound(spec.structure(), self.target)
 
@@ -273,9 +275,9 @@ class _Compiler:
             at += sum(s.instructions for s in lowered.sites if s.kind == "store" and s.block.startswith(f"l{k}_"))
             end = timing.cycles if k == len(run.layers) - 1 else int(timing.done[stores[at - 1]])
             spec = self.calls[layer.name].spec
-            work, _, binds, _ = self.bound(spec)
+            least = self.bound(spec)
             found.append(LayerCost(
-                layer.name, layer.kind, self.macs[layer.name], end - before, self.cycles_alone(spec), work, binds,
+                layer.name, layer.kind, self.macs[layer.name], end - before, self.cycles_alone(spec), least.work, least.binds,
                 self.apart.get(layer.name, self.cycles_alone(spec)),
             ))
             before = end
@@ -294,11 +296,27 @@ def draft(spec: Spec, target: Target) -> tuple[dict[str, object], ...]:
     return tuple(space.trace(best).as_json())
 
 
+class LayerBound(NamedTuple):
+    """What no program of a layer does without.
+
+    Args:
+        work: cycles of the compute engine.
+        edge: cycles at both ends of a stream.
+        binds: the chain of engines that is longest, of the layer alone.
+        words: of the bus, by tensor.
+    """
+
+    work: int
+    edge: int
+    binds: str
+    words: Mapping[str, int]
+
+
 @lru_cache(maxsize=256)
-def bound(spec: Spec, target: Target) -> tuple[int, int, str, Mapping[str, int]]:
-    """What no program does without: work of the compute engine, cycles at both ends, what binds it alone, words by tensor."""
+def bound(spec: Spec, target: Target) -> LayerBound:
+    """What no program of a structure does without."""
     from space import Space
 
     machine = Space(program(spec, target.config.batch, target.config.block_in), target).machine
     work = sum(machine.terms[t] for t in ("products", "initial", "stages", "addends"))
-    return work, machine.terms["start"] + machine.terms["drain"], machine.binds, machine.words
+    return LayerBound(work, machine.terms["start"] + machine.terms["drain"], machine.binds, machine.words)

@@ -17,8 +17,18 @@ import numpy as np
 from autosched.arguments import writable_beside
 from autosched.errors import ProgramError, UnknownNameError
 from autosched.networks.calibration import METHODS, calibrate, endless, reached, watched
-from autosched.networks.floats import CLIPS, SAME_SCALE, WEIGHTED, FloatNet, Names, Op, clip_ends, float_net, folded
-from autosched.networks.floats import nothing_for_it as nothing
+from autosched.networks.floats import (
+    CLIPS,
+    SAME_SCALE,
+    WEIGHTED,
+    FloatNet,
+    Names,
+    Op,
+    clip_ends,
+    float_net,
+    folded,
+    nothing_for_it,
+)
 from autosched.networks.graph import Array, Ints
 from autosched.networks.images import checked_labels, classes_of
 from autosched.networks.onnx_file import OPSET, File, Node, check, read
@@ -136,7 +146,7 @@ def quantize(
     ranges = calibrate(model, batches, method, _floats(net, file))
     plan = plan_scales(net, file, ranges, per_channel)
     if plan.exponents.keys() <= {*file.inputs}:
-        raise nothing(file, str(path), WEIGHTED)
+        raise nothing_for_it(file, str(path), WEIGHTED)
     made = write(net, file, plan)
     check(made.model, Path(output).stem, str(output), {})
     report = fidelity(model, made, plan, batches, labels)

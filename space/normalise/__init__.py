@@ -6,6 +6,7 @@ A rule is one file with one function ``apply(sch, target)``; it changes nothing 
 
 from __future__ import annotations
 
+from functools import partial
 from typing import NamedTuple
 
 from autosched.errors import ScheduleError
@@ -404,30 +405,31 @@ def normal_forms(func: PrimFunc, target: Target, whole: bool = False) -> list[tu
     require_whole(func)
     begun = conditions.single(func)
     conditions.require_blocks(begun)
-    first = normalised(func, target, whole=whole)
+    made = partial(normalised, func, target, whole=whole)
+    first = made()
     # What no rule packs is packed already, or refused: of single stores analysis says better what is in the way.
     forms: list[tuple[tuple[str, ...], Schedule]] = [((), first if first.trace.insts else begun)]
     if plain_blocks(begun.func) and windows.applies(begun.func):
-        other = normalised(func, target, True, whole=whole)
+        other = made(True)
         if target.semantics == "chisel":  # elsewhere what slides would have to be moved
-            slid = normalised(func, target, True, True, slid=True, whole=whole)
+            slid = made(True, True, slid=True)
             if slid.trace.insts:
                 forms.append(((DIFFERENCES, KEPT, SLID), slid))
         if other.trace.insts:
             forms.append(((DIFFERENCES,), other))
-            other = normalised(func, target, True, True, whole=whole)
+            other = made(True, True)
             if other.trace.insts:
                 forms.append(((DIFFERENCES, KEPT), other))
     if first.trace.insts and gathering.applies(begun.func, target):
-        other = normalised(func, target, gathered=True, whole=whole)
+        other = made(gathered=True)
         if other.trace.insts:
             forms.append(((GATHERED,), other))
     if first.trace.insts and groups.repeats(begun.func):
-        other = normalised(func, target, repeated=True, whole=whole)
+        other = made(repeated=True)
         if other.trace.insts:
             forms.append(((REPEATED,), other))
     if plain_blocks(begun.func) and moving.applies(begun.func) and not is_packed(begun.func, target):
-        other = normalised(func, target, moved=True, whole=whole)
+        other = made(moved=True)
         if other.trace.insts:
             forms.append(((MOVED,), other))
     return forms

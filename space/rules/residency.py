@@ -6,6 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from autosched.ir.scopes import ACC
+from space.apart import needs_all
 from space.model import Model
 from space.plan import Plan
 from space.rule import Column, Ints, NumericRule, Points
@@ -33,7 +34,6 @@ class Residency(NumericRule):
         """Only a first part that needs all of an operand, and loads it inside its loops, can load it for others."""
         first = plan.parts[0]
         on = first.on if plan.main else np.zeros(len(points), dtype=np.bool_)
-        extents = np.where(on[:, None], first.extents, plan.body.extents)
         several = np.zeros(len(points), dtype=np.bool_)
         for n, part in enumerate(plan.parts):
             several |= part.on & (n != plan.main)
@@ -44,7 +44,7 @@ class Residency(NumericRule):
             kept = points[:, model.index[name]]
             if not kept.any():
                 continue
-            whole = ((extents == model.extents[None, :]) | ~model.uses[k][None, :]).all(axis=1)
+            whole = needs_all(model, plan, k)
             whole &= _gapless(model, plan, np.where(on[:, None], first.tiles, plan.body.tiles), k)
             kept[~(several & whole & (plan.attach[k] > 0))] = 0
 
