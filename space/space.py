@@ -19,7 +19,7 @@ from space.build import Build
 from space.distinct import distinct, fresh_of, keys
 from space.draft import draft
 from space.machine_bound import MachineBound, machine_bound
-from space.normalise import DIFFERENCES, KEPT
+from space.normalise import DIFFERENCES, FUSED, KEPT
 from space.plan import Plan
 from space.rule import Ints, NumericRule, Points, Rule, StructuralRule, product
 from space.rules import NUMERIC, STRUCTURAL
@@ -30,7 +30,7 @@ from space.visits import visits
 if TYPE_CHECKING:
     from autosched.schedule import Schedule, Trace
 
-VERSION = 19  # of the meaning of a point; part of every record
+VERSION = 20  # of the meaning of a point; part of every record
 CHUNK = 1 << 15  # rows expanded at once where all are wanted: a few MB per array
 SHOWN = 12  # values of a decision that are listed for people
 CROSSED = 0.5  # share of children with decisions of two parents
@@ -482,7 +482,8 @@ class Space:
 
         Forms that store between nests, or take away what they add again, count where there are no others.
         """
-        plain = [s for s in self.sketches if DIFFERENCES not in s.done] or [s for s in self.sketches if KEPT not in s.done]
+        plain = [s for s in self.sketches if not {DIFFERENCES, FUSED} & {*s.done}] or [
+            s for s in self.sketches if not {KEPT, FUSED} & {*s.done}]
         visited = visits(self.func, self.target) if any(s.models[0].origins for s in plain) else 0
         given = {b.name for b in self.func.buffers}
         return min((machine_bound(s.models, visited, given) for s in plain), key=lambda b: b.cycles)

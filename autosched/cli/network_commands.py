@@ -386,7 +386,7 @@ def print_summary(s: Summary, target: str) -> None:
         [[x.name, x.kind, number(x.cycles), percent(x.cycles / s.cycles), number(x.alone), number(x.work), x.binds]
          for x in s.slowest()],
     )
-    print(f"\nagainst the {number(s.apart)} cycles of all layers by themselves: residual sums in the accumulator save "
+    print(f"\nagainst the {number(s.apart)} cycles of all layers by themselves: sums and pools in the accumulator save "
           f"{number(s.apart - s.alone)}, streams of several layers {number(s.alone - s.cycles)}")
     kept = [n for n in s.host if n.reason != FEEDS]
     if kept:

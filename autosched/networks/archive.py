@@ -28,7 +28,7 @@ from sim.files import write_bytes
 from sim.legality import check_semantics
 from sim.program import Output, Program, Segment
 
-FORMAT = "autosched-network-3"
+FORMAT = "autosched-network-4"
 _ANY_FORMAT = r"autosched-network-[0-9]{1,4}"
 MAX_BYTES = 1 << 31
 _EPOCH = (1980, 1, 1, 0, 0, 0)  # the same network gives the same file
@@ -73,7 +73,7 @@ def _stage(stage: Stage, key: str, arrays: dict[str, Array]) -> dict[str, Any]:
     if isinstance(stage, Layer):
         return {
             "kind": stage.kind, "name": stage.name, "input": stage.inputs[0], "output": stage.output, "stride": stage.stride,
-            "pads": stage.pads, "kernel": stage.kernel,
+            "pads": stage.pads, "kernel": stage.kernel, "edge": stage.edge,
         }
     if isinstance(stage, HostPart):
         arrays[f"{key}_model"] = np.frombuffer(stage.model, np.uint8)
@@ -224,9 +224,10 @@ def _step(s: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> Layer:
     top, left, bottom, right = (_whole(e) for e in _row(s["pads"], 4))
     # Before windows were gathered, what became channels was a stride's cell.
     rows, columns = (_whole(e, 1) for e in _row(s.get("kernel", s["stride"]), 2))
+    above, before, below, behind = (_whole(e) for e in _row(s["edge"], 4))
     layer = Layer(
         _text(s["name"]), _text(s["kind"]), (_text(s["input"]),), _text(s["output"]), kernel=(rows, columns),
-        stride=(down, across), pads=(top, left, bottom, right),
+        stride=(down, across), pads=(top, left, bottom, right), edge=(above, before, below, behind),
     )
     source, out = tensors[layer.inputs[0]], tensors[layer.output]
     if layer.kind == "view":
@@ -235,8 +236,9 @@ def _step(s: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> Layer:
         fits = len(source.shape) == len(out.shape) == 4 and source.dtype in ("int8", "uint8") and out.dtype == "int8"
         if fits:
             n, c = source.shape[:2]
-            height, width = (out.shape[2] - 1) * down + rows, (out.shape[3] - 1) * across + columns
-            fits = out.shape[:2] == (n, c * rows * columns) and top <= height and left <= width
+            sizes = out.shape[2] - above - below, out.shape[3] - before - behind
+            height, width = (sizes[0] - 1) * down + rows, (sizes[1] - 1) * across + columns
+            fits = out.shape[:2] == (n, c * rows * columns) and top <= height and left <= width and min(sizes) > 0
             fits = fits and n * c * height * width <= MAX_BYTES
     if not fits:
         raise ValueError(f"{layer.inputs[0]!r} of extents {source.shape} cannot become {layer.output!r} of {out.shape}")

@@ -102,6 +102,23 @@ class Residual:
     least: int = -128
 
 
+@dataclass(frozen=True)
+class Pool:
+    """A pool by maxima that a convolution's result goes into without leaving the accumulator; it pads nothing.
+
+    Args:
+        kernel: height and width of a window.
+        stride: of the window, down and across.
+    """
+
+    kernel: tuple[int, int]
+    stride: tuple[int, int]
+
+    def pooled(self, h: int, w: int) -> tuple[int, int]:
+        """Height and width of what it makes of an image of ``h`` x ``w``."""
+        return tuple((n - k) // s + 1 for n, k, s in zip((h, w), self.kernel, self.stride))  # type: ignore[return-value]
+
+
 def spanned(kernel: Sequence[int], dilation: Sequence[int]) -> tuple[int, int]:
     """Rows and columns from a window's first element to its last."""
     return (kernel[0] - 1) * dilation[0] + 1, (kernel[1] - 1) * dilation[1] + 1
@@ -128,6 +145,8 @@ class Layer:
         nodes: names of the file's nodes that it stands for.
         residual: conv: a sum with its second input, behind ``requant``; or None.
         dilation: conv: from one element of the window to the next, down and across.
+        pool: conv: a pool behind ``requant``; or None.
+        edge: pack: how often the host writes what lies at an edge once more beyond it: top, left, bottom, right.
     """
 
     name: str
@@ -144,6 +163,8 @@ class Layer:
     nodes: tuple[str, ...] = ()
     residual: Residual | None = None
     dilation: tuple[int, int] = (1, 1)
+    pool: Pool | None = None
+    edge: tuple[int, int, int, int] = (0, 0, 0, 0)
 
     @property
     def span(self) -> tuple[int, int]:

@@ -14,7 +14,7 @@ import numpy as np
 
 from autosched.ir.expr import Expr, IntImm, all_of, binary, cast, if_then_else, maximum, minimum
 from autosched.ir.stmt import Buffer, PrimFunc, Stmt, make_root, seq
-from autosched.networks.graph import Array, Graph, Layer, Residual, spanned
+from autosched.networks.graph import Array, Graph, Layer, Pool, Residual, spanned
 from autosched.networks.ranges import least, reach
 from autosched.networks.tiles import image_of, per_channel, weight_tiles
 from autosched.networks.transposed import Direction, directions
@@ -54,6 +54,7 @@ class Spec:
         high: greatest result.
         residual: conv: the sum that its result goes into, or None.
         dilation: of the window of a conv or depthwise: from one element to the next, down and across.
+        pool: conv: what its result goes into, or None; ``oh`` and ``ow`` are in front of it.
     """
 
     kind: str
@@ -76,6 +77,7 @@ class Spec:
     high: int = 127
     residual: Residual | None = None
     dilation: tuple[int, int] = (1, 1)
+    pool: Pool | None = None
 
     def structure(self) -> Spec:
         """The spec whose schedules serve this one: other immediates of the same instructions cost the same cycles."""
@@ -134,6 +136,8 @@ def spec_of(graph: Graph, layer: Layer, source: tuple[int, ...], block: int) -> 
     done = layer.requant
     out = image_of(graph.tensors[layer.output].shape)
     n, c, h, w = image_of(source)
+    if layer.pool is not None:
+        out = (*out[:2], *made_of(layer, h, w))
     if layer.kind == "max":
         return Spec("max", n, c, h, w, c, out[2], out[3], layer.kernel, layer.stride, layer.pads, bias="none", shift=0)
     assert done is not None
@@ -150,7 +154,7 @@ def spec_of(graph: Graph, layer: Layer, source: tuple[int, ...], block: int) -> 
     add = None if add is None else replace(add, least=0 if least(graph.layers, layer.inputs[-1]) >= 0 else -128)
     common = Spec(
         layer.kind, n, c, h, w, c, out[2], out[3], layer.kernel, layer.stride, layer.pads, bias=bias, bias_bits=bits,
-        shift=shift, low=done.low, high=done.high, residual=add, dilation=layer.dilation,
+        shift=shift, low=done.low, high=done.high, residual=add, dilation=layer.dilation, pool=layer.pool,
     )
     if layer.kind == "deconv":
         return replace(common, co=out[1], pads=(*layer.pads[:2], 0, 0))
@@ -166,6 +170,13 @@ def spec_of(graph: Graph, layer: Layer, source: tuple[int, ...], block: int) -> 
     if cig == cog and block % cig == 0:
         return replace(common, kind="depthwise")
     return replace(common, co=layer.weight.shape[0])
+
+
+def made_of(layer: Layer, h: int, w: int) -> tuple[int, int]:
+    """Height and width of what a convolution makes of an image of ``h`` x ``w``, in front of a pool."""
+    ends = (n + before + after - span for n, before, after, span in zip((h, w), layer.pads[:2], layer.pads[2:], layer.span))
+    down, across = (rest // step + 1 for rest, step in zip(ends, layer.stride))
+    return down, across
 
 
 def call_of(graph: Graph, layer: Layer, source: tuple[int, ...], batch: int, block: int) -> Call:
@@ -319,6 +330,23 @@ class _Builder:
         self.stmts.append(stage(out, axes, lambda *at: cast("int8", most[at])))
         return PrimFunc((data, out), make_root(seq(*self.stmts), (*self.allocs, most)), value_ranges=(None, None))
 
+    def pooled(self, done: Buffer, axes: list[tuple[str, int]], pool: Pool) -> Buffer:
+        """The largest element of every window of what a sum has become, as it would be in memory."""
+        inner, (sy, sx), row = tensor("inner", [e for _, e in axes], "int8"), pool.stride, len(axes) - 4
+        self.stmts.append(stage(inner, axes, lambda *at: cast("int8", done[at])))
+        made = [*axes[:row], *[(name, e) for (name, _), e in zip(axes[row:], pool.pooled(axes[row][1], axes[row + 1][1]))],
+                *axes[row + 2 :]]
+        most = tensor("most", [e for _, e in made], "int32")
+
+        def sample(*v: Expr) -> Expr:
+            *at, r, s = v
+            return cast("int32", inner[(*at[:row], at[row] * sy + r, at[row + 1] * sx + s, *at[row + 2 :])])
+
+        window = [("ky", pool.kernel[0]), ("kx", pool.kernel[1])]
+        self.stmts.append(reduction(most, made, sample, window, IntImm(self.spec.low), maximum))
+        self.allocs += [done, inner]
+        return most
+
     def finish(self, data: Buffer, weight: Buffer, acc: Buffer, axes: list[tuple[str, int]]) -> PrimFunc:
         """Bias, shift, clip and narrowing."""
         spec = self.spec
@@ -365,6 +393,10 @@ class _Builder:
 
             self.stmts.append(stage(last, axes, total))
             self.allocs.append(done)
+        if spec.pool is not None:
+            last = self.pooled(done, axes, spec.pool)
+            out = tensor("out", [e.value for e in last.shape if isinstance(e, IntImm)], "int8")
+            axes = [(name, e.value) for (name, _), e in zip(axes, last.shape) if isinstance(e, IntImm)]
         self.stmts.append(stage(out, axes, lambda *at: cast("int8", last[at])))
         params = tuple([p for p in (data, weight, bias, shift, res, out) if p is not None])
         limit = (1 << spec.bias_bits) - (1 if spec.bias_bits == 31 else 0)
@@ -427,5 +459,8 @@ def compute(spec: Spec, block: int, data: Array, *constants: Array) -> Array:
     if add is not None:
         joint = (clipped << add.own) + (given.pop(0).astype(np.int64) << add.factor) + add.bias
         clipped = np.clip(joint >> add.shift, add.low, add.high)
+    if spec.pool is not None:
+        windows = np.lib.stride_tricks.sliding_window_view(clipped, spec.pool.kernel, axis=(-4, -3))
+        clipped = windows[..., :: spec.pool.stride[0], :: spec.pool.stride[1], :, :, :, :].max(axis=(-2, -1))
     return clipped.astype(np.int8)
 

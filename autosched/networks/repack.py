@@ -194,17 +194,18 @@ def pack(array: Array, layer: Layer, shape: tuple[int, ...]) -> Array:
 
     Args:
         array: [n, c, h, w].
-        layer: the step: its kernel's pixels become channels, from every stride on.
+        layer: the step: its kernel's pixels become channels, from every stride on; what lies at an edge may be there again.
         shape: of its result.
     """
     n, c = array.shape[:2]
     (rows, columns), (s, t), (top, left, _, _) = layer.kernel, layer.stride, layer.pads
-    height, width = (shape[2] - 1) * s + rows, (shape[3] - 1) * t + columns
+    down, across = shape[2] - layer.edge[0] - layer.edge[2], shape[3] - layer.edge[1] - layer.edge[3]
+    height, width = (down - 1) * s + rows, (across - 1) * t + columns
     whole = np.zeros((n, c, height, width), dtype=array.dtype)
     part = array[:, :, : height - top, : width - left]
     whole[:, :, top : top + part.shape[2], left : left + part.shape[3]] = part
     # Channels lie together, as they will in the machine's lanes.
     pixels = np.ascontiguousarray(whole.transpose(0, 2, 3, 1))
     windows = np.lib.stride_tricks.sliding_window_view(pixels, (rows, columns), axis=(1, 2))[:, ::s, ::t]
-    made = windows.transpose(0, 1, 2, 4, 5, 3).reshape(n, shape[2], shape[3], shape[1])
-    return made.transpose(0, 3, 1, 2)
+    made = windows.transpose(0, 1, 2, 4, 5, 3).reshape(n, down, across, shape[1]).transpose(0, 3, 1, 2)
+    return np.pad(made, ((0, 0), (0, 0), layer.edge[::2], layer.edge[1::2]), "edge") if any(layer.edge) else made

@@ -9,7 +9,7 @@ from autosched.errors import ProgramError
 from autosched.networks.graph import Graph
 from autosched.networks.programs import TENSOR_SHIFT, Call, call_of, workload_of
 from autosched.networks.repack import gathered, with_packings
-from autosched.networks.residuals import candidates, fused
+from autosched.networks.residuals import candidates, fused, joined
 from autosched.networks.stream import Run, stages
 from autosched.target import Target
 from autosched.workloads import Workload
@@ -52,7 +52,8 @@ def calls(graph: Graph, target: Target) -> Mapping[str, Call]:
 
 
 def gathered_calls(graph: Graph, target: Target) -> Mapping[str, Call]:
-    """The program and constants of every convolution for which the host may gather windows, by its name then.
+    """The program and constants of every convolution for which the host may gather windows, by its name then; of those that a
+    sum or pool may join also with that.
 
     Args:
         graph: an imported network.
@@ -62,7 +63,12 @@ def gathered_calls(graph: Graph, target: Target) -> Mapping[str, Call]:
     found: dict[str, Call] = {}
     for name, packings in gathered(graph, block).items():
         for p in packings:
-            found[p.conv.name] = call_of(with_packings(graph, {name: p}), p.conv, p.tensor.shape, batch, block)
+            packed = with_packings(graph, {name: p})
+            found[p.conv.name] = call_of(packed, p.conv, p.tensor.shape, batch, block)
+            for other, (conv, behind) in candidates(packed).items():
+                if conv.name == p.conv.name:
+                    both, own = fused(packed, [other]), joined(conv, behind)
+                    found[own.name] = call_of(both, own, both.tensors[own.inputs[0]].shape, batch, block)
     return found
 
 

@@ -107,7 +107,7 @@ def _network(whole: Summary) -> str:
         [[number(cycles), number(whole.bound), percent(whole.gap), f"{whole.milliseconds:.3f}", f"{whole.images:.1f}",
           f"{whole.gops:.2f}", percent(whole.peak), percent(whole.share), number(whole.dram_bytes)]], set(range(9)))
     streams = ", ".join(number(c) for c in whole.streams)
-    saved = (f"Streams, in cycles: {streams}. The layers by themselves need {number(whole.apart)}: residual sums in the "
+    saved = (f"Streams, in cycles: {streams}. The layers by themselves need {number(whole.apart)}: sums and pools in the "
              f"accumulator save {number(whole.apart - whole.alone)}, streams of several layers {number(whole.alone - cycles)}.")
     layers = table(
         ["layer", "kind", "cycles", "of all", "alone", "least compute", "bound by"],

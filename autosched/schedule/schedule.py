@@ -39,6 +39,7 @@ from autosched.schedule.primitives.reductions.conditions import Conditions
 from autosched.schedule.primitives.reductions.diagonal import Diagonals
 from autosched.schedule.primitives.reductions.digits import Digits
 from autosched.schedule.primitives.reductions.doubling import Doubling
+from autosched.schedule.primitives.reductions.extrema import Extrema
 from autosched.schedule.primitives.reductions.factors import Factors
 from autosched.schedule.primitives.reductions.fold import Folding
 from autosched.schedule.primitives.reductions.limits import PlaceLimits
@@ -79,7 +80,7 @@ class Schedule(
     Notes, Sampling, Layout, Reindex, ZeroTerms, Trimming, Folding, Clips, Raising, Factoring, PadEinsum,
     DecomposePadding, Rolling, Access, CopyAt, HostStages, PadBlocks, Stages, Diagonals, Digits, Widening, NeutralTerms,
     PlainForms, Windows, Overlaps, Fission, Values, Offsets, Places, Negation, Minus, Doubling, Bits, Spreading, UnitAxes, Parts,
-    PlaceLimits, Versions, Conditions, StoreBlocks, Expansion,
+    Extrema, PlaceLimits, Versions, Conditions, StoreBlocks, Expansion,
     Paddings, BytePlanes, Factors, Terms,
 ):
     """Rewrites a program step by step; every step is checked to be legal, and recorded.

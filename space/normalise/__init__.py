@@ -26,6 +26,7 @@ from space.normalise import (
     epilogue,
     factors,
     flat,
+    fused,
     gathering,
     gathers,
     groups,
@@ -63,6 +64,7 @@ KEPT = "what windows share stays"  # in the accumulator; else it is stored, and 
 SLID = "neighbours are compared in place"  # the one in the other's; else with what each has of its own
 REPEATED = "what repeats is read once"  # else a load brings each of an element's places
 MOVED = "what is read elsewhere is made there, or stored"  # else it would have to be moved
+FUSED = "windows compare sums where they are made"  # else what is between them is stored, and read again
 GATHERED = "windows gathered by the host"  # which is work of its own; else the machine reads them where they lie
 
 # Ways to a form, each tried where those before it lead to none that may have a schedule: a form is part of what a point means.
@@ -84,6 +86,7 @@ class _Wanted(NamedTuple):
     gathered: bool = False
     repeated: bool = False
     moved: bool = False
+    fused: bool = False
     weights: int = 0  # that the program makes: in how many ways to choose them; no program has any that has another form
     whole: bool = False  # with all terms of its sums, also those that change nothing
 
@@ -95,7 +98,7 @@ class _Wanted(NamedTuple):
 
 def normalise(
     func: PrimFunc, target: Target, differences: bool = False, kept: bool = False, gathered: bool = False,
-    repeated: bool = False, moved: bool = False, slid: bool = False, whole: bool = False,
+    repeated: bool = False, moved: bool = False, slid: bool = False, fused: bool = False, whole: bool = False,
 ) -> tuple[PrimFunc, tuple[Instruction, ...]]:
     """A program in schedulable form, and the primitives that bring it there.
 
@@ -108,13 +111,14 @@ def normalise(
         repeated: whether what stages read several times, side by side, is read once; where they do not there is no such form.
         moved: whether what is read elsewhere than it is made is made there, or stored; where nothing is there is no such form.
         slid: whether what two windows share is compared in place then; where nothing is there is no such form.
+        fused: whether windows compare sums where they are made; where none read any there is no such form.
         whole: whether sums keep the terms that change nothing.
 
     Returns:
         The program, in which parameters are packed and results unpacked by host stages, and the instructions of a trace; the
         program itself and no instructions where it is packed already, or where no rule knows how to pack it.
     """
-    sch, _ = _attempt(func, target, _Wanted(differences, kept, slid, gathered, repeated, moved, whole=whole))
+    sch, _ = _attempt(func, target, _Wanted(differences, kept, slid, gathered, repeated, moved, fused, whole=whole))
     return (func, ()) if sch is None else (sch.func, tuple(sch.trace.insts))
 
 
@@ -287,7 +291,13 @@ def _formed(
             terms.apply(sch, target)
         gathers.stages(sch, target)
         gathers.results(sch, target)
-        sch = places.apart(sch, target)
+        if wanted.fused:
+            made = fused.apply(sch)
+            if made is None:
+                return None, ""
+            sch = made
+        else:
+            sch = places.apart(sch, target)
         negation.apply(sch, target)
         if otherwise:
             starts.apply(sch, target)  # a sum made negative starts with the negative of what it started with
@@ -420,6 +430,10 @@ def normal_forms(func: PrimFunc, target: Target, whole: bool = False) -> list[tu
             other = made(True, True)
             if other.trace.insts:
                 forms.append(((DIFFERENCES, KEPT), other))
+    if plain_blocks(begun.func) and fused.applies(begun.func):
+        other = made(fused=True)
+        if other.trace.insts:
+            forms.append(((FUSED,), other))
     if first.trace.insts and gathering.applies(begun.func, target):
         other = made(gathered=True)
         if other.trace.insts:
@@ -437,7 +451,7 @@ def normal_forms(func: PrimFunc, target: Target, whole: bool = False) -> list[tu
 
 def normalised(
     func: PrimFunc, target: Target, differences: bool = False, kept: bool = False, gathered: bool = False,
-    repeated: bool = False, moved: bool = False, slid: bool = False, whole: bool = False,
+    repeated: bool = False, moved: bool = False, slid: bool = False, fused: bool = False, whole: bool = False,
 ) -> Schedule:
     """A schedule of a program that has been normalised, its trace included.
 
@@ -450,15 +464,17 @@ def normalised(
         repeated: as for ``normalise``.
         moved: as for ``normalise``.
         slid: as for ``normalise``.
+        fused: as for ``normalise``.
         whole: as for ``normalise``.
     """
     sch = Schedule(func, seed=0)
-    steps = normalise(func, target, differences, kept, gathered, repeated, moved, slid, whole)[1]
+    steps = normalise(func, target, differences, kept, gathered, repeated, moved, slid, fused, whole)[1]
     if steps:
         Trace(list(steps)).apply_to_schedule(sch, remove_postproc=False)
     return sch
 
 
 __all__ = [
-    "DIFFERENCES", "GATHERED", "KEPT", "MOVED", "REPEATED", "SLID", "normal_forms", "normalise", "normalised", "why_unpacked",
+    "DIFFERENCES", "FUSED", "GATHERED", "KEPT", "MOVED", "REPEATED", "SLID", "normal_forms", "normalise", "normalised",
+    "why_unpacked",
 ]
