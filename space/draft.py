@@ -166,7 +166,7 @@ def terms_of(model: Model, plan: Plan, part: Part) -> Terms:
     if model.nest.halos:
         # What stages read at several places is made for every tile, as a product is.
         work = work + np.where(part.on, (model.halo_cycles(part) - model.halo_tail(part)) * times(part.outer), 0)
-        pieces = pieces * (model.nest.anchor is not None) + sum(halo.operations for halo in model.nest.halos)
+        pieces = pieces * (model.nest.anchor is not None) + _halo_instructions(model, part)
     operations = float(model.imm_ops + model.tensor_ops + model.added if model.nest.stages else 0)
     # What is moved there costs a reset besides its addition.
     resets = float(model.nest.anchor is None and bool(model.nest.halos) and model.target.semantics != "chisel")
@@ -194,6 +194,18 @@ def terms_of(model: Model, plan: Plan, part: Part) -> Terms:
         stages, instructions, fills, beats, transfers, np.where(part.on, model.store_cycles(plan, part), 0.0), nothing.copy(),
         *uops(model, plan, part), nothing.copy(),
     )
+
+
+def _halo_instructions(model: Model, part: Part) -> Floats:
+    """Instructions that make the halos of a tile, shape as ``on``: a sum of products is one, but where its products are too close
+    together for ``portable``."""
+    found: Floats = np.zeros(part.on.shape)
+    made = model.halo_elements(part)
+    for k, halo in enumerate(model.nest.halos):
+        close = (made[..., k] <= HAZARD_DISTANCE) & (model.target.semantics == "portable")
+        for stage in halo.stages:
+            found += stage.imm_ops + stage.tensor_ops + np.where(close, stage.products, min(stage.products, 1))
+    return found
 
 
 def _few(part: Part, spatial: int) -> Floats:

@@ -28,8 +28,9 @@ from space.rule import Column, NumericRule, Points, StructuralRule
 from space.sites import NotPackedError
 from space.words import refusal_of
 
-LATER = {KEPT, FUSED, GATHERED, REPEATED}  # forms whose points come behind those of others, where there are others
-BEHIND = {*LATER, MOVED}
+LATER = {KEPT, GATHERED, REPEATED}  # forms whose points come behind those of others, where there are others
+ALONE = {MOVED, FUSED}  # which may be the only ones
+BEHIND = {*LATER, *ALONE}
 
 
 @dataclass(frozen=True, eq=False)
@@ -213,7 +214,8 @@ def _fitting(
     found: list[Sketch] = []
     refusal: ProgramError | None = None
     # What windows share need not stay, nor need the host gather them, nor what repeats be read once, nor what is moved be made
-    # elsewhere: no refusal is said of these forms, and they stand behind the others, which had points first.
+    # elsewhere, nor windows compare sums: no refusal is said of these forms, and they stand behind the others, which had points
+    # first.
     forms.reverse()
     for done, sch in sorted(forms, key=lambda form: bool(BEHIND & {*form[0]})):
         if LATER & {*done} and not found:
@@ -222,7 +224,7 @@ def _fitting(
             host = split_host(sch.func)
             nests = analyse(host.device, target, bool({KEPT, FUSED} & {*done}))
         except ProgramError as error:
-            refusal = refusal if MOVED in done else error
+            refusal = refusal if ALONE & {*done} else error
             continue
         models, again = [], _again(sch)
         for nest in nests:

@@ -482,8 +482,8 @@ class Space:
 
         Forms that store between nests, or take away what they add again, count where there are no others.
         """
-        plain = [s for s in self.sketches if not {DIFFERENCES, FUSED} & {*s.done}] or [
-            s for s in self.sketches if not {KEPT, FUSED} & {*s.done}]
+        ranks = [2 * (FUSED in s.done) + (KEPT in s.done) + (DIFFERENCES in s.done) for s in self.sketches]
+        plain = [s for s, rank in zip(self.sketches, ranks) if rank == min(ranks)]
         visited = visits(self.func, self.target) if any(s.models[0].origins for s in plain) else 0
         given = {b.name for b in self.func.buffers}
         return min((machine_bound(s.models, visited, given) for s in plain), key=lambda b: b.cycles)

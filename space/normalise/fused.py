@@ -8,16 +8,18 @@ the sums that they read (``space/halos.py``): with a border twice where windows 
 
 from __future__ import annotations
 
+from math import prod
+
 from autosched.errors import ScheduleError
 from autosched.ir.expr import BinOp, BufferLoad
 from autosched.ir.functor import walk_expr
 from autosched.ir.patterns import operands, update_of
 from autosched.ir.stmt import Block, Buffer, PrimFunc
 from autosched.schedule import Schedule
-from space.normalise.blocks import device_block, device_blocks, loads_of, product_of, readers_of, store_of, writer_of
+from space.normalise.blocks import device_block, device_blocks, extents, loads_of, product_of, readers_of, store_of, writer_of
 
 EXTREMA = ("min", "max")
-MOST = 16  # elements of a window
+MOST = 64  # elements of a window
 
 
 def applies(func: PrimFunc) -> bool:
@@ -78,7 +80,8 @@ def _extremum(block: Block) -> bool:
     """Whether a block takes the largest or smallest of several elements of a tensor."""
     if block.init is not None:
         update = update_of(store_of(block))
-        return update is not None and update[0] in EXTREMA
+        steps = prod(n for v, n in extents(block).items() if any(iv.var is v and iv.kind == "reduce" for iv in block.iter_vars))
+        return update is not None and update[0] in EXTREMA and 1 < steps <= MOST
     places = {x.indices for x in loads_of(block)}
     return 1 < len(places) <= MOST and any(isinstance(e, BinOp) and e.op in EXTREMA for e in walk_expr(store_of(block).value))
 

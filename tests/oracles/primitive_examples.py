@@ -209,6 +209,10 @@ EXAMPLES: dict[str, Example] = {
     "overlap_extrema": Example("|".join((
         'A: T.Buffer((18,), "int32"), C: T.Buffer((16,), "int32")',
         stage("C[vi]", "T.max(T.max(A[vi], A[vi + 1]), A[vi + 2])"))), 'sch.overlap_extrema("C", [[0, 0], [0, 1], [1]])'),
+    "hoist_extremum": Example("|".join((
+        'A: T.Buffer((16, 2), "int32"), C: T.Buffer((16,), "int32")',
+        stage("C[vi]", "T.max(T.max(T.shift_right(A[vi, 0], 8), 0), T.max(T.shift_right(A[vi, 1], 8), 0))"))),
+        'sch.hoist_extremum("C")'),
     "extrema_by_difference": Example("|".join((
         'R: T.Buffer((16,), "int8"), S: T.Buffer((16,), "int8"), D: T.Buffer((16,), "int32")',
         stage("D[vi]", 'T.max(T.Cast("int32", R[vi]), T.Cast("int32", S[vi]))'))), 'sch.extrema_by_difference("D")'),
