@@ -441,7 +441,7 @@ class Build(Recorder):
         if name in piece.wides:
             return piece.wides[name]
         if name in piece.halos:
-            return piece.halos[name]
+            return piece.begins[name] if op.scope == ACC and name in piece.begins else piece.halos[name]
         if name == self.nest.anchor:
             block = piece.init if self.nest.begins_with(op) and piece.init is not None else piece.anchor
             assert block is not None

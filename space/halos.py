@@ -120,7 +120,7 @@ def surroundings_of(
     """
     where, buffer = f"block {near.block.name!r}", made[-1].store.buffer
     readers = [s for s in by_output.values() if s not in made and any(x.buffer is buffer for x in reads_of(s))]
-    begins = stages[0].fresh and not starts_of(made[0])
+    begins = stages[0].fresh and not any(x.buffer in by_output for x in starts_of(made[0]))
     if len(readers) > 1 or not (begins or elsewhere(made[0])) or any(s.fresh for s in stages[1:]):
         raise SpaceError(f"{where} reads {buffer.name} at another place than it writes, and that is no sum of products that it "
                          "alone reads", "index")

@@ -124,6 +124,9 @@ def operands_of(
             for load in loads if scope == INP else loads[:1]:
                 made = _factor(site, moved(factor, site, load), scope, own, operands, matches, by_output, sources, lanes)
                 _join(operands, made, reader, own)
+    for reader, site, loads in halos:
+        given = [x for x in (starts_of if site.block.name in matches else loads_of)(site) if x.buffer in sources]
+        operands += _added(site, given, reader, loads, chain[-1], lanes, len(anchor_vars), operands)
     for site in chain:
         own = anchor_vars if site is anchor else spatial_vars(site, chain[-1], lanes, len(anchor_vars))
         loads = starts_of(site) if site is anchor or site.block.name in matches else loads_of(site)
@@ -221,6 +224,30 @@ def _reduced(
             for factor, scope in zip(matches[wide.block.name], (INP, WGT)):
                 made = _factor(wide, moved(factor, wide, load), scope, anchor_vars, found, matches, by_output, sources, lanes)
                 _join(found, made, anchor, anchor_vars)
+    return found
+
+
+def _added(
+    site: Site, given: Sequence[BufferLoad], reader: Site, loads: Sequence[BufferLoad], out: Site, lanes: int, axes: int,
+    before: Sequence[Operand],
+) -> list[Operand]:
+    """The parameters that a halo's sum begins with, or that its stages read: all elements that a stage reads of it have them in
+    common.
+
+    Raises:
+        SpaceError: these have not, or it is none of int32.
+    """
+    found: list[Operand] = []
+    own = spatial_vars(reader, out, lanes, axes)
+    for load in dict.fromkeys(given):
+        here = {moved(load, site, x).indices for x in loads}
+        if load.dtype != "int32" or len(here) > 1:
+            raise SpaceError(f"block {site.block.name!r} reads {load.buffer.name}, which is no int32 parameter that is the same "
+                             f"for all elements that block {reader.block.name!r} reads", "index")
+        dims = dims_of(moved(load, site, loads[0]), lanes, own, f"block {site.block.name!r}")
+        again = any(o.name == load.buffer.name for o in (*before, *found))
+        found.append(Operand(load.buffer.name, ACC, site.block.name, _read_index(site.block, load.buffer), None, dims,
+                             tuple(size for _, size in dims), twin=again))
     return found
 
 

@@ -292,7 +292,7 @@ def _formed(
         gathers.stages(sch, target)
         gathers.results(sch, target)
         if wanted.fused:
-            made = fused.apply(sch)
+            made = fused.apply(sch, target)
             if made is None:
                 return None, ""
             sch = made

@@ -8,6 +8,7 @@ the sums that they read (``space/halos.py``): with a border twice where windows 
 
 from __future__ import annotations
 
+from contextlib import suppress
 from math import prod
 
 from autosched.errors import ScheduleError
@@ -16,6 +17,7 @@ from autosched.ir.functor import walk_expr
 from autosched.ir.patterns import operands, update_of
 from autosched.ir.stmt import Block, Buffer, PrimFunc
 from autosched.schedule import Schedule
+from autosched.target import Target
 from space.normalise.blocks import device_block, device_blocks, extents, loads_of, product_of, readers_of, store_of, writer_of
 
 EXTREMA = ("min", "max")
@@ -27,11 +29,12 @@ def applies(func: PrimFunc) -> bool:
     return any(_between(func, block) is not None for block in device_blocks(func))
 
 
-def apply(sch: Schedule) -> Schedule | None:
+def apply(sch: Schedule, target: Target) -> Schedule | None:
     """A schedule in which every such window compares the sums themselves, with what was done to each behind it; or None.
 
     Args:
         sch: the program.
+        target: the machine; where an immediate operation moves what it reads, sums start with what is added to them.
     """
     found: Schedule | None = None
     for name in [b.name for b in device_blocks(sch.func)]:
@@ -42,6 +45,9 @@ def apply(sch: Schedule) -> Schedule | None:
         try:
             if device_block(trial, name).init is not None:
                 trial.expand_reduction(trial.get_sblock(name))
+            for stage in between if target.semantics == "chisel" else ():
+                with suppress(ScheduleError):  # nothing is added there, or not in front of a shift
+                    trial.fold_epilogue(trial.get_sblock(stage.name))
             for stage in between:
                 trial.compute_inline(trial.get_sblock(stage.name))
             if between:

@@ -232,9 +232,9 @@ def test_shapes_alone_can_be_tuned_and_not_run(onnx_models: ModuleType, tmp_path
     (tmp_path / "full.onnx").write_bytes(float_net(17).SerializeToString())
     (tmp_path / "shapes.onnx").write_bytes(float_net(17, blank=True).SerializeToString())
     net = load(tmp_path / "shapes.onnx")
-    # A sum and the convolution in front of it are a task together as well, and a stem is one for every way to gather.
+    # A sum or pool and the convolution in front of it are a task together as well, and a stem is one for every way to gather.
     gathered = [n for t in net.tasks for n in t.layers if " by " in n]
-    assert net.graph.blank == "w" and len(net.tasks) == 6 + len(gathered) == 8
+    assert net.graph.blank == "w" and len(net.tasks) == 7 + len(gathered) == 11
     ready = net.compile(tmp_path)
     assert ready.cycles > 0
     with pytest.raises(ProgramError, match="shapes: 'w' has a shape and no data, so the network can be tuned and not run"):
