@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
@@ -297,3 +298,19 @@ def test_what_windows_share_may_read_a_parameter() -> None:
     assert len(points)
     for point in points[:3]:
         assert measure(Candidate(space.func, "vta-de10", tuple(space.trace(point).as_json())), execute=True).ok
+
+
+def test_what_others_read_is_stored_anyway() -> None:
+    """A tensor between a sum and a window that is a result of the program, or that another block reads as well."""
+    text = pooled(8, 2, 2).script()
+    made = re.search(r'    h = T\.\w+\((\(.*\)), "int8"\)\n', text)
+    assert made is not None
+    result = text.replace(made[0], "").replace(', out: T.Buffer(', f', h: T.Buffer({made[1]}, "int8"), out: T.Buffer(')
+    assert not fused.applies(parse(result))
+    again = text.replace('out: T.Buffer(', f'more: T.Buffer({made[1]}, "int8"), out: T.Buffer(') + """
+    for i, j, k, l in T.grid(2, 8, 8, 16):
+        with T.block("more"):
+            a, b1, c1, d = T.axis.remap("SSSS", [i, j, k, l])
+            more[0, a, b1, c1, 0, d] = h[0, a, b1, c1, 0, d]
+"""
+    assert not fused.applies(parse(again)) and fused.applies(parse(text))
