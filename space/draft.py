@@ -436,10 +436,8 @@ def _work(model: Model, plan: Plan, terms: Terms, fill: Floats, work: Floats) ->
     work[FIRST] = -1.0
     if model.nest.halos:
         # What the first halo's products are added to is made while their operands load.
-        begins = model.halo_elements(part)[..., 0] * model.nest.halos[0].stages[0].imm_ops
-        made = model.halo_cycles(part) - model.halo_tail(part)
-        work[LEAD] = begins / np.maximum(made, 1) if model.nest.anchor is None else 0.0
-        tail = model.halo_tail(part)
+        begins, tail = model.halo_elements(part)[..., 0] * model.nest.halos[0].stages[0].imm_ops, model.halo_tail(part)
+        work[LEAD] = begins / np.maximum(model.halo_cycles(part) - tail, 1) if model.nest.anchor is None else 0.0
         work[STAGE] += tail / slices
         # What a halo's place holds is made before the tile's own is waited for, unless it is what is stored.
         within = model.nest.stages[: model.nest.within]

@@ -116,7 +116,7 @@ class Pool:
 
     def pooled(self, h: int, w: int) -> tuple[int, int]:
         """Height and width of what it makes of an image of ``h`` x ``w``."""
-        return tuple((n - k) // s + 1 for n, k, s in zip((h, w), self.kernel, self.stride))  # type: ignore[return-value]
+        return (h - self.kernel[0]) // self.stride[0] + 1, (w - self.kernel[1]) // self.stride[1] + 1
 
 
 def spanned(kernel: Sequence[int], dilation: Sequence[int]) -> tuple[int, int]:

@@ -319,33 +319,32 @@ class _Builder:
 
     def largest(self, data: Buffer, source: Buffer, axes: list[tuple[str, int]], window: list[tuple[str, int]]) -> PrimFunc:
         """The largest element of every window, and narrowing."""
-        (sy, sx), shape = self.spec.stride, [e for _, e in axes]
-        most, out = tensor("most", shape, "int32"), tensor("out", shape, "int8")
-
-        def sample(*v: Expr) -> Expr:
-            n, co, y, x, nb, cb, r, s = v
-            return cast("int32", source[n, co, y * sy + r, x * sx + s, nb, cb])
-
-        self.stmts.append(reduction(most, axes, sample, window, IntImm(self.spec.low), maximum))
+        most, out = self.windows(source, axes, window, self.spec.stride), tensor("out", [e for _, e in axes], "int8")
         self.stmts.append(stage(out, axes, lambda *at: cast("int8", most[at])))
         return PrimFunc((data, out), make_root(seq(*self.stmts), (*self.allocs, most)), value_ranges=(None, None))
 
-    def pooled(self, done: Buffer, axes: list[tuple[str, int]], pool: Pool) -> Buffer:
-        """The largest element of every window of what a sum has become, as it would be in memory."""
-        inner, (sy, sx), row = tensor("inner", [e for _, e in axes], "int8"), pool.stride, len(axes) - 4
-        self.stmts.append(stage(inner, axes, lambda *at: cast("int8", done[at])))
-        made = [*axes[:row], *[(name, e) for (name, _), e in zip(axes[row:], pool.pooled(axes[row][1], axes[row + 1][1]))],
-                *axes[row + 2 :]]
-        most = tensor("most", [e for _, e in made], "int32")
+    def windows(
+        self, source: Buffer, axes: list[tuple[str, int]], window: list[tuple[str, int]], stride: tuple[int, int]
+    ) -> Buffer:
+        """The largest element of every window of a tensor."""
+        most, (sy, sx), row = tensor("most", [e for _, e in axes], "int32"), stride, len(axes) - 4
 
         def sample(*v: Expr) -> Expr:
             *at, r, s = v
-            return cast("int32", inner[(*at[:row], at[row] * sy + r, at[row + 1] * sx + s, *at[row + 2 :])])
+            return cast("int32", source[(*at[:row], at[row] * sy + r, at[row + 1] * sx + s, *at[row + 2 :])])
 
-        window = [("ky", pool.kernel[0]), ("kx", pool.kernel[1])]
-        self.stmts.append(reduction(most, made, sample, window, IntImm(self.spec.low), maximum))
-        self.allocs += [done, inner]
+        self.stmts.append(reduction(most, axes, sample, window, IntImm(self.spec.low), maximum))
         return most
+
+    def pooled(self, done: Buffer, axes: list[tuple[str, int]], pool: Pool) -> tuple[Buffer, list[tuple[str, int]]]:
+        """The largest element of every window of what a sum has become, as it would be in memory; and its axes."""
+        inner, row = tensor("inner", [e for _, e in axes], "int8"), len(axes) - 4
+        self.stmts.append(stage(inner, axes, lambda *at: cast("int8", done[at])))
+        self.allocs += [done, inner]
+        (y, h), (x, w) = axes[row : row + 2]
+        h, w = pool.pooled(h, w)
+        made = [*axes[:row], (y, h), (x, w), *axes[row + 2 :]]
+        return self.windows(inner, made, [("ky", pool.kernel[0]), ("kx", pool.kernel[1])], pool.stride), made
 
     def finish(self, data: Buffer, weight: Buffer, acc: Buffer, axes: list[tuple[str, int]]) -> PrimFunc:
         """Bias, shift, clip and narrowing."""
@@ -394,9 +393,8 @@ class _Builder:
             self.stmts.append(stage(last, axes, total))
             self.allocs.append(done)
         if spec.pool is not None:
-            last = self.pooled(done, axes, spec.pool)
-            out = tensor("out", [e.value for e in last.shape if isinstance(e, IntImm)], "int8")
-            axes = [(name, e.value) for (name, _), e in zip(axes, last.shape) if isinstance(e, IntImm)]
+            last, axes = self.pooled(done, axes, spec.pool)
+            out = tensor("out", [e for _, e in axes], "int8")
         self.stmts.append(stage(out, axes, lambda *at: cast("int8", last[at])))
         params = tuple([p for p in (data, weight, bias, shift, res, out) if p is not None])
         limit = (1 << spec.bias_bits) - (1 if spec.bias_bits == 31 else 0)

@@ -190,6 +190,11 @@ def extents(block: Block) -> dict[Var, int]:
     return {iv.var: int_value(iv.dom.extent) or 0 for iv in block.iter_vars}
 
 
+def steps_of(block: Block) -> int:
+    """How many terms a block takes in for each element; 1 of one that is no reduction."""
+    return prod(extents(block)[iv.var] for iv in block.iter_vars if iv.kind == "reduce")
+
+
 def product_of(block: Block) -> Product | None:
     """The block as a sum of products of int8 tensors, or None."""
     store = store_of(block)

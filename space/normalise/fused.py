@@ -9,7 +9,6 @@ the sums that they read (``space/halos.py``): with a border twice where windows 
 from __future__ import annotations
 
 from contextlib import suppress
-from math import prod
 
 from autosched.errors import ScheduleError
 from autosched.ir.expr import BinOp, BufferLoad
@@ -17,10 +16,10 @@ from autosched.ir.functor import walk_expr
 from autosched.ir.patterns import operands, update_of
 from autosched.ir.stmt import Block, Buffer, PrimFunc
 from autosched.schedule import Schedule
+from autosched.schedule.primitives.reductions.windows import EXTREMA
 from autosched.target import Target
-from space.normalise.blocks import device_block, device_blocks, extents, loads_of, product_of, readers_of, store_of, writer_of
+from space.normalise.blocks import device_block, device_blocks, loads_of, product_of, readers_of, steps_of, store_of, writer_of
 
-EXTREMA = ("min", "max")
 MOST = 64  # elements of a window
 
 
@@ -86,15 +85,14 @@ def _extremum(block: Block) -> bool:
     """Whether a block takes the largest or smallest of several elements of a tensor."""
     if block.init is not None:
         update = update_of(store_of(block))
-        steps = prod(n for v, n in extents(block).items() if any(iv.var is v and iv.kind == "reduce" for iv in block.iter_vars))
-        return update is not None and update[0] in EXTREMA and 1 < steps <= MOST
+        return update is not None and update[0] in EXTREMA and 1 < steps_of(block) <= MOST
     places = {x.indices for x in loads_of(block)}
     return 1 < len(places) <= MOST and any(isinstance(e, BinOp) and e.op in EXTREMA for e in walk_expr(store_of(block).value))
 
 
 def _compares(block: Block) -> bool:
     """Whether all that a block loads at several places are the operands of one minimum or maximum."""
-    loads = [e for e in walk_expr(store_of(block).value) if isinstance(e, BufferLoad)]
+    loads = loads_of(block)
     several = [x for x in loads if any(y.buffer is x.buffer and y.indices != x.indices for y in loads)]
     compared = (operands(e, e.op) for e in walk_expr(store_of(block).value) if isinstance(e, BinOp) and e.op in EXTREMA)
     return any(len(several) == sum(isinstance(x, BufferLoad) for x in e) == len(several) > 1 for e in compared)

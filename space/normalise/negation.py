@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from math import prod
-
 from autosched.errors import ScheduleError
 from autosched.ir.expr import BinOp, BufferLoad, Cast, Expr
 from autosched.ir.functor import walk_expr
@@ -19,11 +17,11 @@ from space.normalise.blocks import (
     device_block,
     device_blocks,
     elements_of,
-    extents,
     given,
     loads_of,
     product_of,
     readers_of,
+    steps_of,
     store_of,
     writer_of,
 )
@@ -131,7 +129,7 @@ def _apart_by_step(sch: Schedule, block: Block) -> None:
     taken = [e.b for e in walk_expr(value) if isinstance(e, BinOp) and e.op == "-" and e.dtype == "int32" and has_loads(e.b)]
     if block.init is None or product_of(block) is not None or update_of(store_of(block)) is None:
         return
-    steps = prod(extents(block)[iv.var] for iv in block.iter_vars if iv.kind == "reduce")
+    steps = steps_of(block)
     if steps <= WRITTEN_OUT and any(not (isinstance(e, BufferLoad) and e.buffer in params) for e in taken):
         try:
             sch.expand_reduction(sch.get_sblock(block.name))
@@ -225,8 +223,7 @@ def cycles_of(sch: Schedule, block: Block) -> int:
         sch: of the program.
         block: of it.
     """
-    size = extents(block)
-    steps = prod(size[iv.var] for iv in block.iter_vars if iv.kind == "reduce")
+    steps = steps_of(block)
     if product_of(block) is not None:
         return -(-steps // LANES)
     imm, tensor = alu_ops(store_of(block).value)

@@ -6,15 +6,13 @@ what it reads at each of its places is computed for just that: of windows that d
 
 from __future__ import annotations
 
-from math import prod
-
 from autosched.errors import ScheduleError
 from autosched.ir.expr import BufferLoad, Var, int_value
 from autosched.ir.patterns import update_of
 from autosched.ir.stmt import Block
 from autosched.schedule import Schedule
 from autosched.target import Target
-from space.normalise.blocks import device_block, device_blocks, extents, loads_of, product_of, store_of
+from space.normalise.blocks import device_block, device_blocks, loads_of, product_of, steps_of, store_of
 
 MOST = 16  # places; a longer window would need too many accumulators
 
@@ -50,7 +48,7 @@ def apart(sch: Schedule, target: Target) -> Schedule:
 
 def _wanted(sch: Schedule, block: Block) -> bool:
     """Whether a stage, or a small window on the ALU, reads sums of products, or stages behind them, elsewhere than it stores."""
-    steps = prod(extents(block)[iv.var] for iv in block.iter_vars if iv.kind == "reduce")
+    steps = steps_of(block)
     if product_of(block) is not None or (block.init is not None and (update_of(store_of(block)) is None or steps > MOST)):
         return False
     made = _elsewhere(sch, block)

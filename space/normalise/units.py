@@ -28,6 +28,7 @@ from space.normalise.blocks import (
     loads_of,
     pack_blocks,
     product_of,
+    steps_of,
     store_of,
 )
 from space.normalise.copies import copied
@@ -54,7 +55,7 @@ def written_out(sch: Schedule) -> list[Schedule]:
     Args:
         sch: of the program.
     """
-    windows = [b for b in device_blocks(sch.func) if _moves(b, any) and _places(b) <= MOST]
+    windows = [b for b in device_blocks(sch.func) if _moves(b, any) and steps_of(b) <= MOST]
     planes = [b.name for b in windows if over_plane(b)]
     found = []
     for names in (planes, *([*planes, b.name] for b in windows if b.name not in planes)):
@@ -85,11 +86,6 @@ def _moves(block: Block, along: Callable[[Iterable[bool]], bool]) -> bool:
         return False
     size = extents(block)
     return along(not isinstance(i, Var) and sum(v in size for v in free_vars(i)) > 1 for i in loads[0].indices)
-
-
-def _places(block: Block) -> int:
-    """How many elements a window has."""
-    return prod(n for iv, n in zip(block.iter_vars, extents(block).values()) if iv.kind == "reduce")
 
 
 def apply(sch: Schedule, target: Target) -> None:

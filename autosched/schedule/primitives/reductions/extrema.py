@@ -15,8 +15,8 @@ from autosched.ir.value_bounds import ValueBounds, dtype_bounds
 from autosched.schedule.kit.base import BlockRV, ScheduleBase
 from autosched.schedule.kit.primitive import primitive
 from autosched.schedule.primitives.reductions.minus import known_values
+from autosched.schedule.primitives.reductions.windows import EXTREMA
 
-EXTREMA = ("min", "max")
 SHIFTS = ("shift_right", "shift_left")
 _Step = tuple[list[Expr], Callable[[Expr], Expr]]  # what something is done to, and doing it
 
