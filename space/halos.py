@@ -11,9 +11,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from autosched.errors import SpaceError
-from autosched.ir.expr import BinOp, BufferLoad, int_value
+from autosched.ir.expr import BinOp, BufferLoad, Expr, Var, int_value
 from autosched.ir.functor import walk_expr
-from autosched.ir.simplify import Analyzer
+from autosched.ir.simplify import Analyzer, linear_form
 from autosched.ir.stmt import Buffer
 from autosched.target import Target
 from space.operands import dims_of, first_of, spatial_vars
@@ -77,23 +77,57 @@ def elsewhere(site: Site) -> set[Buffer]:
 
 
 def slides(site: Site, buffer: Buffer, target: Target) -> bool:
-    """Whether a stage stands in the place of what it reads at two places: ``share_in_place`` of lowering lets it.
+    """Whether a stage stands in the place of what it reads at several places: ``share_in_place`` of lowering lets it.
 
-    It begins with the two, one where it stores itself and the other further on.
+    It begins with two of them. One is where it stores itself, and the other further on; or no other of its elements reads the
+    one, wherever that is among what it reads.
 
     Args:
         site: the stage.
         buffer: what it reads.
         target: the machine.
     """
-    at = site.store.indices
+    loads = [x for x in loads_of(site) if x.buffer is buffer]
     pairs = [(e.a, e.b) for e in walk_expr(site.store.value) if isinstance(e, BinOp) and isinstance(e.a, BufferLoad)
              and isinstance(e.b, BufferLoad)]
-    if target.semantics != "chisel" or len(pairs) != 1 or [x.buffer for x in loads_of(site)].count(buffer) != 2:
+    if target.semantics != "chisel" or len(pairs) != 1 or any(x.buffer is not buffer for x in pairs[0]):
         return False
-    here, there = sorted(pairs[0], key=lambda x: x.indices != at)
-    steps = [int_value(Analyzer({}).simplify(a - b)) for a, b in zip(there.indices, at)]
-    return here.buffer is there.buffer is buffer and here.indices == at and any(steps) and None not in steps
+    return any(_stands(site, here, there, loads) for here, there in (pairs[0], pairs[0][::-1]))
+
+
+def placed(site: Site, buffer: Buffer, target: Target) -> bool:
+    """Whether a stage that ``slides`` stands where elements do not follow each other: nothing is stored from there.
+
+    Args:
+        site: the stage.
+        buffer: what it reads.
+        target: the machine.
+    """
+    here = any(x.buffer is buffer and x.indices == site.store.indices for x in loads_of(site))
+    return not here and slides(site, buffer, target)
+
+
+def _stands(site: Site, here: BufferLoad, second: BufferLoad, loads: Sequence[BufferLoad]) -> bool:
+    """Whether a stage may stand where one of its operands was, whatever it reads of that tensor besides."""
+    places = [_place(to, at) for to, at in zip(site.store.indices, here.indices)]
+    if any(by < 1 for by, _ in places):
+        return False
+    for other in loads:
+        steps = [int_value(Analyzer({}).simplify(b - a)) for a, b in zip(here.indices, other.indices)]
+        apart = any(by > 1 and step is not None and step % by for step, (by, _) in zip(steps, places))
+        ahead = other is second and all(step is not None and step >= 0 for step in steps) and any(steps)
+        if other is not here and not apart and not ahead:
+            return False
+    return True
+
+
+def _place(to: Expr, at: Expr) -> tuple[int, int]:
+    """By how much one index is multiplied and moved on to be another one; by 0 where that is not so."""
+    own = [to] if isinstance(to, Var) else []
+    form = linear_form(at, own)
+    by = form[0].get(to, 0) if form is not None and isinstance(to, Var) else 1
+    moved = None if form is None else int_value(form[1])
+    return (0, 0) if moved is None or not isinstance(by, int) else (by, moved)
 
 
 def surroundings_of(

@@ -18,7 +18,7 @@ from autosched.ir.scopes import ACC
 from autosched.ir.stmt import Buffer, BufferStore, PrimFunc
 from autosched.target import Target
 from space.checks import check_site, check_tensors
-from space.halos import Halo, Surroundings, elsewhere, slides, surroundings_of
+from space.halos import Halo, Surroundings, elsewhere, placed, slides, surroundings_of
 from space.operands import Operand, dims_of, moved, moving, operands_of
 from space.sites import (
     LANES,
@@ -433,7 +433,7 @@ def _nest(
     operands = tuple(o.cropped([axis.extent for axis in axes]) for o in operands)
     wides = () if tensorized or anchor is None else _wides(anchor, matches, by_output, sources, lanes, anchor_vars)
     stages = tuple(stage_of(s, matches.get(s.block.name), by_output) for s in chain if s is not anchor and s not in outs)
-    stages, within = _begun(chain[0], stages, target) if around and anchor is None else (stages, 0)
+    stages, within = _begun(chain[0], stages, target, True) if around and anchor is None else (stages, 0)
     for site in outs:
         stored = site.store.value.value if isinstance(site.store.value, Cast) else site.store.value
         if not isinstance(stored, BufferLoad) or site is chain[0]:
@@ -453,11 +453,14 @@ def _nest(
                 tuple(s.block.name for s in outs[:-1]), tuple(x.halo for x in around), within, _place(around, chain[0]))
 
 
-def _begun(first: Site, stages: Sequence[Stage], target: Target) -> tuple[tuple[Stage, ...], int]:
+def _begun(
+    first: Site, stages: Sequence[Stage], target: Target, stored: bool = False
+) -> tuple[tuple[Stage, ...], int]:
     """A chain with what it costs to begin, and how many of its stages stand in the place of a halo that the first one reads.
 
     Those do that are before one that begins with a constant: the RTL reads the operand of that where it lies, and stores to a
-    place of its own. Where the first cannot stand there, it moves what it reads: that stays where it is for others to read.
+    place of its own. Where the first cannot stand there, it moves what it reads: that stays where it is for others to read. So
+    does one of which all that follows would be ``stored`` from places apart.
     """
     halos = elsewhere(first)
     if not halos or not stages:
@@ -465,7 +468,10 @@ def _begun(first: Site, stages: Sequence[Stage], target: Target) -> tuple[tuple[
     if not any(slides(first, buffer, target) for buffer in halos):
         return (moved_first(stages[0], target), *stages[1:]), 0
     own = (n for n, stage in enumerate(stages) if n and stage.imm_ops and not stage.tensor_ops and not stage.products)
-    return tuple(stages), next(own, len(stages))
+    within = next(own, len(stages))
+    if stored and within == len(stages) and any(placed(first, buffer, target) for buffer in halos):
+        return (moved_first(stages[0], target), *stages[1:]), 0
+    return tuple(stages), within
 
 
 def _place(around: Sequence[Surroundings], first: Site) -> int:

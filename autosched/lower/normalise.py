@@ -5,7 +5,7 @@
    becomes two as well.
 2. ``split_values``: expressions that the ALU cannot chain in one accumulator get temporaries.
 3. ``share_in_place``: an elementwise result takes the storage of an operand that nobody reads afterwards, also of a larger one
-   in which a window of two slides on.
+   in which a window of two slides on, or where each window has an element that no other one reads.
 4. ``refresh_stores``: what STORE reads must have been written by the ALU or a GEMM, since the hardware stores from OUT, which
    only those write; where a LOAD or a fill with 0 came last, an ADD of 0 is put in front.
 """
@@ -13,6 +13,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from autosched.errors import LoweringError
 from autosched.ir.cover import encloses, separates
@@ -28,13 +29,16 @@ from autosched.lower.tree import Access, Site, Tree
 IMM_MIN, IMM_MAX = -(1 << 15), (1 << 15) - 1
 
 
-def map_site(site: Site, lin: Callable[[Lin], Lin], buffer: Callable[[Buffer], Buffer]) -> None:
-    """Rewrites every index, condition and buffer of a site in place."""
+def map_site(
+    site: Site, lin: Callable[[Lin], Lin], buffer: Callable[[Buffer], Buffer], whole: Callable[[Access], Access] = lambda a: a
+) -> None:
+    """Rewrites every access as a ``whole``, then every index, condition and buffer of a site, in place."""
     moved: dict[int, Access] = {}
 
     def access(a: Access) -> Access:
         if id(a) not in moved:
-            moved[id(a)] = Access(buffer(a.buffer), tuple([lin(i) for i in a.indices]), a.extents)
+            own = whole(a)
+            moved[id(a)] = Access(buffer(own.buffer), tuple([lin(i) for i in own.indices]), own.extents)
         return moved[id(a)]
 
     def value(node: Node) -> Node:
@@ -284,7 +288,7 @@ def share_in_place(tree: Tree, slides: bool) -> bool:
 
     Args:
         tree: the program.
-        slides: whether also that of larger ones, in which a window of two slides on.
+        slides: whether also that of larger ones.
 
     Returns:
         Whether any did that.
@@ -292,43 +296,74 @@ def share_in_place(tree: Tree, slides: bool) -> bool:
     sites = tree.index()
     refused: dict[tuple[Site, Access], set[Buffer]] = {}  # who asked, and the buffers that decided
     slid: dict[Buffer, set[tuple[int, ...]]] = {}  # by buffer, the shapes of results that slid in it
+    larger = False
     while True:
         uses = _uses(sites)
         merge = _shared(tree, sites, uses, refused, slid if slides else None)
         if merge is None:
-            return bool(slid)
-        gone, kept, larger = merge
-        shapes = slid.pop(gone, set()) | ({shape_of(gone)} if larger else set())
-        if shapes:
+            return larger
+        gone, kept, places = merge.gone, merge.kept, merge.places
+        shapes = slid.pop(gone, set()) | ({shape_of(gone)} if merge.slides else set())
+        if shapes and not places:
             slid.setdefault(kept, set()).update(shapes)
+        larger = larger or merge.slides or bool(places)
         refused = {asked: buffers for asked, buffers in refused.items() if buffers.isdisjoint((gone, kept))}
-        _rename(tree, sites, gone, kept)
+        _rename(tree, sites, merge)
+
+
+@dataclass(frozen=True)
+class _Merge:
+    """A result that takes the storage of an operand.
+
+    Args:
+        gone: the result's buffer.
+        kept: the operand's.
+        slides: whether that is larger, and a window slides on in it.
+        places: per dimension, by how much an index of the result is multiplied and moved on there; () where it is the same.
+    """
+
+    gone: Buffer
+    kept: Buffer
+    slides: bool = False
+    places: tuple[tuple[int, int], ...] = ()
 
 
 def _shared(
     tree: Tree, sites: list[Site], uses: dict[Buffer, list[tuple[Site, Access, bool]]],
     refused: dict[tuple[Site, Access], set[Buffer]], slid: Mapping[Buffer, set[tuple[int, ...]]] | None,
-) -> tuple[Buffer, Buffer, bool] | None:
-    """The first result that may take the storage of an operand, that operand, and whether that is a larger one."""
+) -> _Merge | None:
+    """The first result that may take the storage of an operand, and how."""
     for site in sites:
         if site.kind != "alu" or any(r.buffer is site.write.buffer for r in site.reads):
             continue
         for read in heads(site.value):
             if (site, read) in refused:
                 continue
-            share = _can_share(site, read, uses)
-            if share or (slid is not None and _can_slide(tree, site, read, uses, slid)):
-                return site.write.buffer, read.buffer, not share
+            if _can_share(site, read, uses):
+                return _Merge(site.write.buffer, read.buffer)
+            if slid is not None and _can_slide(tree, site, read, uses, slid):
+                return _Merge(site.write.buffer, read.buffer, True)
+            places = _own_places(tree, site, read, uses) if slid is not None else ()
+            if places:
+                return _Merge(site.write.buffer, read.buffer, False, places)
             refused[site, read] = {site.write.buffer, read.buffer}
     return None
 
 
-def _rename(tree: Tree, sites: list[Site], gone: Buffer, kept: Buffer) -> None:
+def _rename(tree: Tree, sites: list[Site], merge: _Merge) -> None:
+    gone, kept = merge.gone, merge.kept
     for site in sites:
         if any(a.buffer is gone for a, _ in site.accesses()):
-            map_site(site, lambda lin: lin, lambda b: kept if b is gone else b)
+            map_site(site, lambda lin: lin, lambda b: kept if b is gone else b, lambda a: _placed(a, merge))
     if gone in tree.banks:
         tree.banks[kept] = max(tree.banks[gone], tree.banks.get(kept, 1))
+
+
+def _placed(access: Access, merge: _Merge) -> Access:
+    """An access with its indices where the result stands, if it is one of the result."""
+    if access.buffer is not merge.gone or not merge.places:
+        return access
+    return replace(access, indices=tuple([i.scale(by).plus(at) for i, (by, at) in zip(access.indices, merge.places)]))
 
 
 def _can_share(site: Site, read: Access, uses: dict[Buffer, list[tuple[Site, Access, bool]]]) -> bool:
@@ -386,6 +421,58 @@ def _can_slide(
         return False
     alive = lifetime(uses[a])
     return len(alive) >= len(site.outer) and len(lifetime(uses[b])) >= len(alive)
+
+
+def _own_places(
+    tree: Tree, site: Site, read: Access, uses: dict[Buffer, list[tuple[Site, Access, bool]]]
+) -> tuple[tuple[int, int], ...]:
+    """Where in the storage of a larger operand a result may stand: at elements that no other of its instances reads; or ().
+
+    So of a window of three that moves on by two, at the one in the middle. Not where it begins with an operation with a
+    constant, for the reasons of ``_can_slide``, nor with the operand alone.
+    """
+    a, b, step = read.buffer, site.write.buffer, _innermost(site.value)
+    if a.scope != ACC or len(a.shape) != len(b.shape) or tree.banks.get(b, 1) > tree.banks.get(a, 1):
+        return ()
+    if step is None or not (isinstance(step.a, Leaf) and isinstance(step.b, Leaf)):
+        return ()
+    if step.a.access.buffer is not a or step.b.access.buffer is not a:
+        return ()
+    places = [_place(to, at) for to, at in zip(site.write.indices, read.indices)]
+    found = tuple(p for p in places if p is not None)
+    if len(found) < len(places) or all(p == (1, 0) for p in found) or read.extents != site.write.extents:
+        return ()
+    for (by, at), m, n, length in zip(found, shape_of(a), shape_of(b), read.extents):
+        if by * (n - 1) + at >= m or (by > 1 and length > 1):
+            return ()
+    if any(s.order > site.order for s, _, _ in uses[a]) or any(s.order < site.order for s, _, _ in uses[b]):
+        return ()
+    if any(s.kind == "store" for s, _, _ in uses[b]):
+        return ()  # element by element
+    alive = lifetime(uses[a])
+    turns = site.path[len(alive) : len(site.outer)]  # in which it takes what is there of the operand bit by bit
+    if len(lifetime(uses[b])) < len(alive) or any(s is not site and set(turns) & set(s.path) for s, _, _ in uses[a]):
+        return ()
+    moved = replace(site, write=read, own=len(site.path) - min(len(alive), len(site.outer)))
+    if any(loop.extent > 1 for loop in set(moved.inner) - site.write.loops()):
+        return ()
+    second = step.b.access if step.a.access is read else step.a.access
+    for other in (x for x in site.reads if x.buffer is a and x is not read):
+        if not disjoint(moved, other) and not (other is second and reads_ahead(moved, other)):
+            return ()
+    return found
+
+
+def _place(to: Lin, at: Lin) -> tuple[int, int] | None:
+    """By how much one index is multiplied and moved on to be another one; None where that is not so for whole numbers."""
+    by = 1
+    if to.terms:
+        term, c = next(iter(to.terms.items()))
+        by, rest = divmod(at.terms.get(term, 0), c)
+        if by < 1 or rest:
+            return None
+    moved = at.add(to, -by)
+    return None if moved.terms or moved.const < 0 else (by, moved.const)
 
 
 def _innermost(node: Node) -> Op | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from functools import lru_cache
-from math import prod
+from math import gcd, prod
 
 import numpy as np
 
@@ -116,7 +116,19 @@ def disjoint(site: Site, operand: Access) -> bool:
         site: the site.
         operand: what it reads.
     """
-    return apart(box(operand, site.outer), box(site.write, site.outer))
+    return apart(box(operand, site.outer), box(site.write, site.outer)) or _interleaved(site, operand)
+
+
+def _interleaved(site: Site, operand: Access) -> bool:
+    """Whether what a site reads lies between what it writes: both move in steps that never bring the one to the other."""
+    fixed = set(site.outer)
+    for at, to, length, width in zip(operand.indices, site.write.indices, operand.extents, site.write.extents):
+        between = at.add(to, -1)
+        steps = [c for term, c in between.terms.items() if term in fixed]
+        steps += [c for index in (at, to) for term, c in index.terms.items() if term not in fixed]
+        if length == width == 1 and between.const % (gcd(*steps) or abs(between.const) + 1):
+            return True
+    return False
 
 
 def reads_ahead(site: Site, operand: Access) -> bool:

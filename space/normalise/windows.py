@@ -94,7 +94,7 @@ def _written_out(value: Expr) -> bool:
     return False
 
 
-def _over(block: Block, most: int) -> list[tuple[Var, int]]:
+def steps_over(block: Block, most: int) -> list[tuple[Var, int]]:
     """The iterators that a window is taken over, and how many steps each has; nothing where these are too many."""
     over = [(iv.var, n) for iv in block.iter_vars if iv.kind == "reduce" and (n := extents(block)[iv.var]) > 1]
     return over if 1 < prod(n for _, n in over) <= most and max(n for _, n in over) <= MOST_STEPS else []
@@ -109,18 +109,18 @@ def _operand(block: Block) -> BufferLoad:
 
 def _reduction(sch: Schedule, block: Block, kept: bool, target: Target) -> bool:
     # Under chisel what slides is better where a window is longer than a chain.
-    over = _over(block, MOST if target.semantics == "chisel" else MOST_TERMS)
+    over = steps_over(block, MOST if target.semantics == "chisel" else MOST_TERMS)
     if not over:
         return False
     load = _operand(block)
-    classes = _classes(block, load, *over[0]) if len(over) > 1 else []
+    classes = shared_steps(block, load, *over[0]) if len(over) > 1 else []
     count, across = over[0][1], prod(n for _, n in over[1:])
     alone = count - sum(map(len, classes))
     if max(across, alone * across + count - alone) > MOST:
         return False
     sch.expand_reduction(sch.get_sblock(block.name))
     for group in classes:
-        paths = [_path(sch, block.name, count, k) for k in group]
+        paths = [row_path(sch, block.name, count, k) for k in group]
         shared = sch.share_value(sch.get_sblock(block.name), paths, "int32" if kept else "int8")
         part = shared if kept else sch.decompose_value(shared, [0])
         sch.extrema_by_difference(part)
@@ -129,19 +129,19 @@ def _reduction(sch: Schedule, block: Block, kept: bool, target: Target) -> bool:
         return not kept
     for k in sorted(set(range(count)) - {k for group in classes for k in group}):
         # What no other window has is a chain of its own, and what they share is compared with it where it stands.
-        own = sch.decompose_value(sch.get_sblock(block.name), _path(sch, block.name, count, k))
+        own = sch.decompose_value(sch.get_sblock(block.name), row_path(sch, block.name, count, k))
         sch.extrema_by_difference(own)
     return True
 
 
 def _slid(sch: Schedule, block: Block) -> bool:
     """Writes a window so that what two neighbours share is compared in place; whether anything is."""
-    over = _over(block, MOST_TERMS)
+    over = steps_over(block, MOST_TERMS)
     if not 1 <= len(over) <= 2:
         return False
     load = _operand(block)
-    rows = _classes(block, load, *over[0]) if len(over) > 1 else []
-    columns = max(_classes(block, load, *over[-1]), key=len, default=[])
+    rows = shared_steps(block, load, *over[0]) if len(over) > 1 else []
+    columns = max(shared_steps(block, load, *over[-1]), key=len, default=[])
     count, across = over[0][1] if len(over) > 1 else 1, over[-1][1]
     own = count - sum(map(len, rows))
     if not (rows or columns) or own * across > MOST or across - len(columns) > MOST:
@@ -152,13 +152,13 @@ def _slid(sch: Schedule, block: Block) -> bool:
         return True
     made = []
     for group in rows:
-        shared = sch.share_value(sch.get_sblock(block.name), [_path(sch, block.name, count, k) for k in group], "int32")
+        shared = sch.share_value(sch.get_sblock(block.name), [row_path(sch, block.name, count, k) for k in group], "int32")
         row = sch.get(shared)
         assert isinstance(row, Block)
         _along(sch, row.name, across, columns)
         made.append(store_of(device_block(sch, row.name)).buffer)
     for buffer in made:
-        _halved(sch, block.name, buffer)
+        halved(sch, block.name, buffer)
     if own:
         sch.extrema_by_difference(sch.get_sblock(block.name))
     # Where each row is shared by two alone, and no element is, it is the same without.
@@ -168,15 +168,15 @@ def _slid(sch: Schedule, block: Block) -> bool:
 def _along(sch: Schedule, name: str, across: int, columns: Sequence[int]) -> None:
     """Compares those elements of a row that its neighbours have, too, in place, and the others by differences."""
     if columns:
-        shared = sch.share_value(sch.get_sblock(name), [_path(sch, name, across, k) for k in columns], "int32")
+        shared = sch.share_value(sch.get_sblock(name), [row_path(sch, name, across, k) for k in columns], "int32")
         element = sch.get(shared)
         assert isinstance(element, Block)
-        _halved(sch, name, store_of(element).buffer)
+        halved(sch, name, store_of(element).buffer)
     if len(columns) < across:
         sch.extrema_by_difference(sch.get_sblock(name))
 
 
-def _halved(sch: Schedule, name: str, buffer: Buffer) -> None:
+def halved(sch: Schedule, name: str, buffer: Buffer) -> None:
     """Lets a block read two places of a tensor that it reads at several, by stages that do so in turn."""
     while len(loads := [x for x in loads_of(device_block(sch, name)) if x.buffer is buffer]) > 2:
         value = store_of(device_block(sch, name)).value
@@ -185,7 +185,7 @@ def _halved(sch: Schedule, name: str, buffer: Buffer) -> None:
         name = half.name
 
 
-def _path(sch: Schedule, name: str, count: int, step: int) -> list[int]:
+def row_path(sch: Schedule, name: str, count: int, step: int) -> list[int]:
     """Where a window that is written out has what one of its iterator's steps contributes."""
     path = [0] * (count - 1 - step) + ([1] if step else [])
     value = store_of(device_block(sch, name)).value
@@ -193,7 +193,7 @@ def _path(sch: Schedule, name: str, count: int, step: int) -> list[int]:
     return [0, *path] if isinstance(value, BinOp) and int_value(value.b) is not None else path
 
 
-def _classes(block: Block, load: BufferLoad, over: Var, count: int) -> list[list[int]]:
+def shared_steps(block: Block, load: BufferLoad, over: Var, count: int) -> list[list[int]]:
     """Which steps of an iterator several windows share: those that differ by a multiple of how far a window is from the next."""
     own = [iv.var for iv in block.iter_vars]
     for index in load.indices:

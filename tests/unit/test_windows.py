@@ -97,8 +97,50 @@ def test_refused() -> None:
     odd = parse(window.script().replace("vj * 2 + vp * 2", "vj * 2 + vp"))
     sch = Schedule(odd)
     sch.expand_reduction("C")
+    sch.share_value("C", [[0], [1]])  # half a step apart
+
+
+@pytest.mark.parametrize(("value", "length"), [
+    ("T.max(A[vi, vj * 2] - 3, A[vi, vj * 2 + 1] - 3)", 16),
+    ("T.max(T.max(A[vi, vj * 2], A[vi, vj * 2 + 1]), A[vi, vj * 2 + 2])", 17),
+    ("T.max(A[vi, vj * 2] + A[vi, vj * 4], A[vi, vj * 2 + 1] + A[vi, vj * 4 + 2])", 16),
+    ("T.max(A[vi, vj * 3 + 1], T.max(A[vi, vj * 3 + 3], A[vi, vj * 3 + 2]))", 24),
+    ("T.max(A[vi, vj * 2], A[vi, vj * 2 + 4])", 10),  # whole iterations apart: no more than what is read
+])
+def test_parts_less_than_an_iteration_apart_are_shared(value: str, length: int, same: Same) -> None:
+    func = parse(plain_line(value))
+    sch = Schedule(func)
+    three = value.count("T.max(") > 1
+    first = [[0, 0], [0, 1]] if value.startswith("T.max(T.max") else [[0], [1, 0]] if three else [[0]]
+    shared = sch.share_value("C", [*first, [1, 1] if first[-1] == [1, 0] else [1]])
+    assert [loop.extent.value for loop in map(sch.get, sch.get_loops(shared))] == [4, length]
+    same(func, sch)
+    sch.trace.apply_to_schedule(again := Schedule(func), remove_postproc=False)
+    assert again.func == sch.func
+
+
+@pytest.mark.parametrize("value", [
+    "T.max(A[vi, vj * 3], A[vi, vj * 3 + 1])",  # nobody reads every third
+    "T.max(A[vi, vj * 2] + vj, A[vi, vj * 2 + 1] + vj)", "T.max(A[vi, vj * 2] + B[vi, vj], A[vi, vj * 2 + 1] + B[vi, vj])",
+    "T.max(A[vi, vj * 2] + A[vi, vj * 4], A[vi, vj * 2 + 1] + A[vi, vj * 4 + 1])",
+    "T.max(A[vi, 14 - vj * 2], A[vi, 15 - vj * 2])",
+])
+def test_parts_that_read_more_than_a_multiple_are_not(value: str) -> None:
     with refused(ScheduleError, "index"):
-        sch.share_value("C", [[0], [1]])  # half a step apart
+        Schedule(parse(plain_line(value))).share_value("C", [[0], [1]])
+
+
+def plain_line(value: str) -> str:
+    """A program of one value of two tensors."""
+    return f"""from tvm.script import tirx as T
+
+@T.prim_func
+def main(A: T.Buffer((4, 44), "int32"), B: T.Buffer((4, 8), "int32"), C: T.Buffer((4, 8), "int32")):
+    for i, j in T.grid(4, 8):
+        with T.block("C"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            C[vi, vj] = {value}
+"""
 
 
 @T.prim_func

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from itertools import pairwise
-from math import prod
+from math import gcd, prod
 
 from autosched.ir.expr import BinOp, BufferLoad, Expr, IntImm, Var, binary, cast, const, int_value, is_int
 from autosched.ir.functor import Mutator, expr_children, substitute, walk_expr
@@ -75,11 +74,12 @@ class Windows(ScheduleBase):
         Args:
             block: handle or name of a block alone in its loops that stores one element of each iteration.
             paths: two or more parts, each as ``decompose_value`` takes it; every one is the first that is read with one and the
-                same iterator moved on.
+                same iterator moved on, or with a multiple of it moved on that is all they read of it.
             dtype: type in which the stage keeps them, for integers one that holds all that they can be; theirs when not given.
 
         Returns:
-            The block of the stage; its buffer is that of the block, longer by the largest shift.
+            The block of the stage; its buffer is that of the block, longer by the largest shift. Where parts are less than a
+            whole iteration apart, it has an element for every value of the multiple that they read.
 
         Raises:
             ScheduleError: no such part; parts that are no shifts of each other, that read what the block writes, or with a gap
@@ -249,7 +249,7 @@ def _loops(state: State, realize: BlockRealize) -> tuple[Stmt, list[For]]:
 
 
 def _shared(state: State, realize: BlockRealize, paths: list[list[int]], dtype: str | None) -> tuple[Stmt, Block]:
-    parts = Shifted(state, realize, paths)
+    parts = Shifted(state, realize, paths, finer=True)
     stage = parts.base
     if dtype is not None and dtype != stage.dtype:
         stage = _kept(state, parts.block, stage, dtype, parts.domain(max(parts.shifts)))
@@ -264,16 +264,18 @@ class Shifted:
         state: the program.
         realize: the block, alone in its loops, which stores one element of each iteration.
         paths: of two parts or more, as ``decompose_value`` takes them.
+        finer: whether they may also be shifted by less than an iteration, where all that they read of the iterator is a multiple.
 
     Attributes:
-        shifts: by how much each is moved on; one of them is not.
-        base: that one.
+        step: that multiple; 1 where they are shifted by whole iterations.
+        shifts: by how much each is moved on, in units of the multiple; one of them is not.
+        base: that one, with the iterator in place of the multiple.
 
     Raises:
         Refusal: no such part; parts that are no shifts of each other, or that read what the block writes.
     """
 
-    def __init__(self, state: State, realize: BlockRealize, paths: list[list[int]]) -> None:
+    def __init__(self, state: State, realize: BlockRealize, paths: list[list[int]], finer: bool = False) -> None:
         self.state, self.realize, self.block = state, realize, realize.block
         block = realize.block
         self.store = plain_store(block, alone=True)
@@ -283,8 +285,7 @@ class Shifted:
                           code="argument")
         known = Analyzer({})
         parts = [known.simplify(part_at(block, self.store.value, path)) for path in paths]
-        self.moved, self.shifts = _shifts(block, parts, known)
-        self.base = parts[self.shifts.index(0)]
+        self.moved, self.step, self.shifts, self.base = _shifts(block, parts, known, finer)
         if loads_from(self.base, self.store.buffer):
             raise Refusal(f"{expr_text(self.base)} in block {block.name} reads {self.store.buffer.name}, which the block writes",
                           [block.ident], code="writer")
@@ -297,7 +298,10 @@ class Shifted:
 
     def domain(self, most: int) -> dict[Var, Range]:
         """Over what a stage runs whose elements are read up to so far on."""
-        return {self.moved: Range(const(0, self.moved.dtype), const(self.count + most, self.moved.dtype))}
+        return {self.moved: Range(const(0, self.moved.dtype), const(self._length(most), self.moved.dtype))}
+
+    def _length(self, most: int) -> int:
+        return (self.count - 1) * self.step + 1 + most
 
     def staged(self, stage: Expr, shifts: Sequence[int], value: Callable[[Callable[[int], Expr]], Expr]) -> tuple[Stmt, Block]:
         """The program with a stage, and its block.
@@ -311,19 +315,21 @@ class Shifted:
             Refusal: there are elements of the stage that nobody reads.
         """
         block, store, moved = self.block, self.store, self.moved
-        if any(b - a > self.count for a, b in pairwise(sorted(set(shifts)))):
+        scope, longer = scope_of(self.state, block), self._length(max(shifts))
+        if len({n * self.step + shift for n in range(self.count) for shift in shifts}) < longer:
             # What nobody reads may be out of bounds, or divided by zero.
             raise Refusal(f"between parts of block {block.name} there are elements that none of them is; {moved.name} is one of "
                           f"{self.count}, and the parts are at {', '.join(map(str, sorted(set(shifts))))}", [block.ident],
                           code="index")
-        scope, longer = scope_of(self.state, block), self.count + max(shifts)
         shape = tuple([const(longer, "int32") if d == self.dim else s for d, s in enumerate(store.buffer.shape)])
         buffer = Buffer(fresh_name(f"{store.buffer.name}_part", self.state.buffer_names(scope)), shape, stage.dtype)
         name = fresh_name(f"{block.name}_part", set(self.state.block_names()))
         made, nest = stage_of(block, name, buffer, stage, self.domain(max(shifts)))
 
         def read(shift: int) -> Expr:
-            at = tuple([i + const(shift, i.dtype) if d == self.dim and shift else i for d, i in enumerate(store.indices)])
+            here = moved * const(self.step, moved.dtype) if self.step > 1 else moved
+            place = here + const(shift, moved.dtype) if shift else here
+            at = tuple([place if d == self.dim else i for d, i in enumerate(store.indices)])
             return cast(self.base.dtype, BufferLoad(buffer, at, buffer.dtype))
 
         new = with_access(replace(block, body=BufferStore(store.buffer, store.indices, value(read))))
@@ -347,23 +353,66 @@ def _kept(state: State, block: Block, base: Expr, dtype: str, longer: Mapping[Va
     return cast(dtype, base)
 
 
-def _shifts(block: Block, parts: list[Expr], known: Analyzer) -> tuple[Var, list[int]]:
-    """The iterator by which parts are shifted, and by how much each."""
+def _shifts(block: Block, parts: list[Expr], known: Analyzer, finer: bool) -> tuple[Var, int, list[int], Expr]:
+    """The iterator by which parts are shifted, the multiple of it that is, by how much each, and the first of them."""
     own = [iv.var for iv in block.iter_vars]
-    first = [loads_in(part)[:1] for part in parts]
     for iv in block.iter_vars:
-        found = [_shift(iv.var, own, first[0], loads) for loads in first]
-        if any(s is None for s in found):
-            continue
-        least = min(s for s in found if s is not None)
-        shifts = [s - least for s in found if s is not None]
-        base = parts[shifts.index(0)]
-        if len(set(shifts)) > 1 and all(
-            known.simplify(substitute(base, {iv.var: iv.var + const(s, iv.var.dtype)})) == part for s, part in zip(shifts, parts)
-        ):
-            return iv.var, shifts
+        step = _step_of(iv.var, own, parts) if finer else 1
+        # Whole iterations first: then a stage has no more than what is read.
+        for by, moved in [(1, parts), *([(step, [_rescaled(p, iv.var, step, own, known) for p in parts])] if step > 1 else [])]:
+            first = [loads_in(part)[:1] for part in moved]
+            found = [_shift(iv.var, own, first[0], loads) for loads in first]
+            if any(s is None for s in found):
+                continue
+            least = min(s for s in found if s is not None)
+            shifts = [s - least for s in found if s is not None]
+            base = moved[shifts.index(0)]
+            if len(set(shifts)) > 1 and all(
+                known.simplify(substitute(base, {iv.var: iv.var + const(s, iv.var.dtype)})) == part
+                for s, part in zip(shifts, moved)
+            ):
+                return iv.var, by, shifts, base
     raise Refusal(f"the parts of block {block.name} are not one part, shifted along one iterator", [block.ident],
                   code="index")
+
+
+def _step_of(var: Var, own: list[Var], parts: list[Expr]) -> int:
+    """The largest multiple of an iterator that is all that parts read of it; 1 where they read it otherwise."""
+    found = 0
+    for part in parts:
+        loads = loads_in(part)
+        inside = sum(e is var for load in loads for i in load.indices for e in walk_expr(i))
+        for form in (linear_form(i, own) for load in loads for i in load.indices):
+            c = None if form is None else form[0].get(var, 0)
+            if not isinstance(c, int) or c < 0:
+                return 1
+            found = gcd(found, c)
+        if inside != sum(e is var for e in walk_expr(part)):
+            return 1
+    return max(found, 1)
+
+
+def _rescaled(part: Expr, var: Var, step: int, own: list[Var], known: Analyzer) -> Expr:
+    """A part with an iterator in place of a multiple of it, as ``_step_of`` has found it."""
+    return known.simplify(_Rescaled(var, step, own, known).visit_expr(part))
+
+
+class _Rescaled(Mutator):
+    """Loads at indices in which an iterator stands for a multiple of it."""
+
+    def __init__(self, var: Var, step: int, own: list[Var], known: Analyzer) -> None:
+        self.var, self.step, self.own, self.known = var, step, own, known
+
+    def visit_expr(self, expr: Expr) -> Expr:
+        if isinstance(expr, BufferLoad):
+            return BufferLoad(expr.buffer, tuple([self._index(i) for i in expr.indices]), expr.dtype)
+        return super().visit_expr(expr)
+
+    def _index(self, index: Expr) -> Expr:
+        form = linear_form(index, self.own)
+        c = form[0].get(self.var, 0) if form is not None else 0
+        assert isinstance(c, int)
+        return self.known.simplify(index - self.var * const(c - c // self.step, self.var.dtype)) if c else index
 
 
 def _shift(var: Var, own: list[Var], one: list[BufferLoad], other: list[BufferLoad]) -> int | None:
