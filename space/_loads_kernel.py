@@ -98,7 +98,7 @@ def turns(outer: Any, position: Any, p: int, r: int, depth: int) -> int:
 @lean
 def loads(
     first: int, extents: Any, tiles: Any, around: Any, position: Any, attach: Any, keep: Any, outside: Any, init: Any, out: Any,
-    drops: Any, dims: Any, movers: Any, sizes: Any, padded: Any, region: Any, counts: Any, order: Any,
+    drops: Any, dims: Any, movers: Any, sizes: Any, cut: Any, less: Any, padded: Any, region: Any, counts: Any, order: Any,
 ) -> None:
     """Extents and counts of one fill of operands in every part.
 
@@ -118,6 +118,8 @@ def loads(
         movers: the axes that move each dimension, and by how much, filled up with -1; shape (all operands, dims, most axes, 2).
         sizes: of every dimension: indices that one iteration of all axes reads, its size, that without padding, those from the
             first to the last that is used, and elements from one index to the next; shape (all operands, dims, 5).
+        cut: the dimension along which every operand comes piece by piece, or -1; shape (all operands,).
+        less: by how much a piece is shorter there than what a tile reads, shape (parts, n).
         padded: the region that a fill brings, with its padding, shape (operands, parts, dims, n); a result.
         region: the same without the padding that is left out; a result.
         counts: elements of a fill, DMAs of a fill, elements of a bank; shape (3, operands, parts, n); a result.
@@ -145,6 +147,8 @@ def loads(
                             several = -(-extents[p, a, r] // tiles[p, a, r]) if position[a, r] >= depth else 1
                             size += movers[k, d, m, 1] * (several * tiles[p, a, r] - 1)
                         size = min(size, sizes[k, d, 1])
+                        if d == cut[k]:
+                            size = max(size - less[p, r], 1)
                     padded[i, p, d, r] = size
                     size = min(size, source) if plain else size
                     region[i, p, d, r] = size

@@ -450,7 +450,7 @@ def play(
                                 lead = w[LEAD] * products
                                 comp += lead + issue
                                 reading, pieces = products - lead, pieces - 1
-                                behind_reads = w[TRAIL] * products + issue * (w[PIECES] - 2)
+                                behind_reads = w[TRAIL] * products + issue * max(w[PIECES] - 2, 0.0)
                             for i in range(n_awaited):
                                 comp = max(comp, ready[awaited[i]] - early[awaited[i]])
                             if late_fetch:

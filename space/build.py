@@ -17,6 +17,7 @@ from autosched.ir.scopes import ACC
 from autosched.schedule.kit.base import RV, BlockRV, LoopRV
 from autosched.schedule.kit.trace import Instruction, Trace
 from autosched.target import Target
+from space import borders
 from space.apart import apart, late, needs_all
 from space.model import Model
 from space.plan import Part
@@ -131,6 +132,7 @@ class Piece:
         starting: how many loops the sum's initial value has where it stands in front of all of the part's; else 0.
         front: a loop of a single iteration around these, where what it is made of is loaded.
         also: further blocks that store.
+        turns: the loop over the pieces in which a halo's data come.
     """
 
     part: Part
@@ -153,6 +155,7 @@ class Piece:
     starting: int = 0
     front: LoopRV | None = None
     also: list[BlockRV] = field(default_factory=list)
+    turns: LoopRV | None = None
 
 
 class Build(Recorder):
@@ -326,20 +329,32 @@ class Build(Recorder):
         if at is not None:
             for stage in reversed(stages):
                 self.compute_at(self.piece.halos[stage.block], at)
+        model, part = self.model, self.piece.part
+        several = int(borders.pieces(model, self.plan, part)[0]) > 1
         for stage in stages:
             if stage.products:
                 block, depth = self.piece.halos[stage.block], len(self.piece.loops)
-                self.piece.begins[stage.block] = self._product(block, depth, stage.iters, stage.lanes, stage.sums)
+                cut = None
+                if several and model.cut is not None and stage.block == model.cut.block:
+                    cut = model.cut.iterator, int(borders.thick(model, self.plan, part)[0])
+                self.piece.begins[stage.block] = self._product(block, depth, stage.iters, stage.lanes, stage.sums, cut)
 
     def _product(
-        self, block: BlockRV, depth: int, iters: int, lanes: tuple[int, ...], sums: tuple[int, ...] = ()
+        self, block: BlockRV, depth: int, iters: int, lanes: tuple[int, ...], sums: tuple[int, ...] = (),
+        cut: tuple[int, int] | None = None,
     ) -> BlockRV:
-        """Makes a product that no tile cuts: returns the block of its initial value, and keeps the loop of the intrinsic."""
+        """Makes a product that no tile cuts: returns the block of its initial value, and keeps the loop of the intrinsic.
+
+        Where one of its loops is cut (which, and into pieces of how many iterations), keeps the loop over the pieces, too.
+        """
         own = self.loops(block, depth + iters)[depth:]
-        around = [*(own[k] for k in sums), *(loop for k, loop in enumerate(own) if k not in (*lanes, *sums))]
+        around = [*sums, *(k for k in range(iters) if k not in (*lanes, *sums))]
         if sums:
-            self.reorder([*around, *(own[k] for k in lanes)])
-        start = self.decompose_reduction(block, (around or [own[lanes[0]]])[0])
+            self.reorder([own[k] for k in (*around, *lanes)])
+        start = self.decompose_reduction(block, own[(around or lanes)[0]])
+        if cut is not None:
+            self.piece.turns, own[cut[0]] = self.split(own[cut[0]], cut[1])
+            self.reorder([self.piece.turns, *(own[k] for k in (*around, *lanes))])
         self.piece.links.append(own[lanes[0]])
         return start
 
@@ -378,6 +393,8 @@ class Build(Recorder):
                     loop = self._in_front(piece)
                 else:
                     loop = self._innermost(piece, int(self.model.depth(plan, piece.part, k)[0])) or self._around(piece)
+                if piece.turns is not None and self.model.cut is not None and k == self.model.cut.operand:
+                    loop = piece.turns
                 if loop is not None:
                     self.compute_at(copy, loop)
 

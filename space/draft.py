@@ -20,6 +20,7 @@ from autosched.lower.gemm import LISTED_SHARE
 from autosched.lower.uops import AHEAD_SHARE
 from sim.costs import fetch_batch
 from sim.timing import PIPELINE_CYCLES, fetch_cycles_floor, read_waits
+from space import borders
 from space.apart import apart, own_load
 from space.plan import columns, ends, stacked, times, turned
 from space.play import (
@@ -59,6 +60,7 @@ if TYPE_CHECKING:
     from sim.config import VTAConfig
     from space.model import Model
     from space.plan import Part, Plan
+    from space.rule import Ints
 
 Floats = npt.NDArray[np.float64]
 
@@ -165,8 +167,8 @@ def terms_of(model: Model, plan: Plan, part: Part) -> Terms:
         pieces = pieces + 2
     if model.nest.halos:
         # What stages read at several places is made for every tile, as a product is.
-        work = work + np.where(part.on, (model.halo_cycles(part) - model.halo_tail(part)) * times(part.outer), 0)
-        pieces = pieces * (model.nest.anchor is not None) + _halo_instructions(model, part)
+        work = work + np.where(part.on, (borders.cycles(model, part) - borders.tail(model, part)) * times(part.outer), 0)
+        pieces = pieces * (model.nest.anchor is not None) + _halo_instructions(model, plan, part)
     operations = float(model.imm_ops + model.tensor_ops + model.added if model.nest.stages else 0)
     # What is moved there costs a reset besides its addition.
     resets = float(model.nest.anchor is None and bool(model.nest.halos) and model.target.semantics != "chisel")
@@ -196,16 +198,22 @@ def terms_of(model: Model, plan: Plan, part: Part) -> Terms:
     )
 
 
-def _halo_instructions(model: Model, part: Part) -> Floats:
-    """Instructions that make the halos of a tile, shape as ``on``: a sum of products is one, but where its products are too close
-    together for ``portable``."""
+def _halo_instructions(model: Model, plan: Plan, part: Part) -> Floats:
+    """Instructions that make the halos of a tile, for each piece that the data of the first come in, shape as ``on``.
+
+    A sum of products is one, but where its products are too close together for ``portable``.
+    """
     found: Floats = np.zeros(part.on.shape)
-    made = model.halo_elements(part)
+    again: Floats = np.zeros(part.on.shape)
+    made, pieces = borders.elements(model, part), borders.pieces(model, plan, part)
     for k, halo in enumerate(model.nest.halos):
-        close = (made[..., k] <= HAZARD_DISTANCE) & (model.target.semantics == "portable")
         for stage in halo.stages:
-            found += stage.imm_ops + stage.tensor_ops + np.where(close, stage.products, min(stage.products, 1))
-    return found
+            cut = model.cut is not None and stage.block == model.cut.block
+            close = (made[..., k] // (pieces if cut else 1) <= HAZARD_DISTANCE) & (model.target.semantics == "portable")
+            products = np.where(close, stage.products, min(stage.products, 1))
+            again += products * cut
+            found += stage.imm_ops + stage.tensor_ops + products * (not cut)
+    return again + found / pieces
 
 
 def _few(part: Part, spatial: int) -> Floats:
@@ -274,7 +282,7 @@ def draft(model: Model, plan: Plan, enough: Floats | None = None) -> Floats:
             dims[:, n_dim, 2 + side] = dim.coeffs[a]
     out: Floats = np.zeros(n)
     play(
-        np.array(every.on), *turned(plan, every), columns(every.lows), columns(plan.position), model.n_spatial, fill, work,
+        np.array(every.on), *_loops(model, plan, fill), model.n_spatial, fill, work,
         _tails(model, plan, every), _side_by_side(model, plan), np.array(plan.acc_banks), dims, padding.useful_before,
         padding.operand, np.array(plan.drops),
         widths, float(ISSUE), float(latency(model.config)), fetch(model.config), float(FETCHED),
@@ -284,6 +292,25 @@ def draft(model: Model, plan: Plan, enough: Floats | None = None) -> Floats:
         np.full(n, np.inf) if enough is None else enough - extra, out,
     )
     return np.asarray(out + extra, dtype=np.float64)
+
+
+def _loops(model: Model, plan: Plan, fill: Floats) -> tuple[Ints, Ints, Ints, Ints, Ints]:
+    """Extents, tiles and tiles along every axis, the first index of it and its place, as the clock takes them.
+
+    The pieces in which a halo's data come are one more axis, innermost, where there are any.
+    """
+    every = plan.stack
+    found = (*turned(plan, every), columns(every.lows), columns(plan.position))
+    pieces = borders.pieces(model, plan, every)
+    if model.cut is None or not (pieces > 1).any():
+        return found
+    inside = borders.rows(model, every), borders.thick(model, plan, every), pieces, np.zeros_like(pieces)
+    several = np.where(pieces > 1, len(model.extents) + 1, 0)
+    fill[DEPTH, model.cut.operand] = np.maximum(fill[DEPTH, model.cut.operand], several)
+    fill[SHARES, model.cut.operand][pieces > 1] = 1
+    made = [np.ascontiguousarray(np.concatenate([figures, own[:, None]], axis=1)) for figures, own in zip(found, inside)]
+    place = np.full((1, len(plan)), len(model.extents), dtype=np.int64)
+    return made[0], made[1], made[2], made[3], np.ascontiguousarray(np.concatenate([found[4], place]))
 
 
 def _corrected(model: Model, plan: Plan, terms: Terms) -> Terms:
@@ -420,6 +447,9 @@ def _work(model: Model, plan: Plan, terms: Terms, fill: Floats, work: Floats) ->
     # Of a whole tile: the last one along an axis may be smaller.
     work[PRODUCTS] = terms.products * (part.tiles / np.maximum(part.extents, 1)).prod(axis=-1)
     work[PIECES] = terms.pieces
+    pieces = borders.pieces(model, plan, part)
+    if model.cut is not None and (pieces > 1).any():
+        work[PRODUCTS] /= pieces
     work[INIT] = model.init_elements(plan, part) * terms.init + ISSUE if model.nest.anchor else 0.0
     work[AROUND], work[OUT] = part.init, part.out
     if model.nest.wides:
@@ -436,8 +466,8 @@ def _work(model: Model, plan: Plan, terms: Terms, fill: Floats, work: Floats) ->
     work[FIRST] = -1.0
     if model.nest.halos:
         # What the first halo's products are added to is made while their operands load.
-        begins, tail = model.halo_elements(part)[..., 0] * model.nest.halos[0].stages[0].imm_ops, model.halo_tail(part)
-        work[LEAD] = begins / np.maximum(model.halo_cycles(part) - tail, 1) if model.nest.anchor is None else 0.0
+        begins, tail = borders.elements(model, part)[..., 0] * model.nest.halos[0].stages[0].imm_ops, borders.tail(model, part)
+        work[LEAD] = begins / np.maximum(borders.cycles(model, part) - tail, 1) if model.nest.anchor is None else 0.0
         work[STAGE] += tail / slices
         # What a halo's place holds is made before the tile's own is waited for, unless it is what is stored.
         within = model.nest.stages[: model.nest.within]
@@ -477,7 +507,7 @@ def _side_by_side(model: Model, plan: Plan) -> npt.NDArray[np.int64]:
     of_all, of_each = (len(operands), *part.on.shape), (len(operands), len(plan))
     every = range(len(operands))
     found = np.zeros((2, *part.on.shape), dtype=np.int64)
-    halos = model.halo_elements(part).sum(axis=-1) if model.nest.halos else np.zeros(part.on.shape, dtype=np.int64)
+    halos = borders.elements(model, part).sum(axis=-1) if model.nest.halos else np.zeros(part.on.shape, dtype=np.int64)
     side_by_side(
         np.array(part.on), model.init_elements(plan, part), model.tile_elements(part), model.tile_copies(plan, part), halos,
         np.array([model.footprint(plan, part, k) for k in every], dtype=np.int64).reshape(of_all),

@@ -21,10 +21,11 @@ from autosched.ir.stmt import PrimFunc
 from autosched.lower.capacity import Held, copies_of, fits
 from autosched.target import Target
 from sim import timing
+from space import borders
 from space.figures import Floats, Loads, Shape
 from space.nest import Nest
 from space.padding import Padding
-from space.plan import Mask, Part, Plan, along, columns, indices, once, stacked, times, turned
+from space.plan import Mask, Part, Plan, along, columns, once, stacked, times, turned
 from space.rule import Column, Ints, NumericRule, Points
 
 LAID_OUT = "laid out"  # the original of a nest that makes a weight of what another one has stored
@@ -78,6 +79,9 @@ class Model:
         self.out_elements = int(np.prod([nest.axes[i].extent for i in spatial]))
         self.products = int(self.extents.prod())
         self.padding = Padding(nest, self.extents)
+        self.cut = borders.cut_of(nest)
+        most = 0 if self.cut is None else nest.halos[0].dims[self.cut.dim][1]
+        self.parts_of = borders.divisors(most)
         self.imm_ops = sum(s.imm_ops for s in nest.stages)
         self.tensor_ops = sum(s.tensor_ops for s in nest.stages)
         self.added = sum(s.products for s in nest.stages)  # products that stages add to every element
@@ -283,11 +287,15 @@ class Model:
         extents, tiles, _ = turned(plan, part)
         placed = self._placed(plan, [part])
         around = columns(self.loops_outside(plan)) if placed[1].any() else np.zeros((0, 0), dtype=np.bool_)
+        cut = np.full(len(self.nest.operands), -1, dtype=np.int64)
+        if self.cut is not None:
+            cut[self.cut.operand] = self.cut.along
+        less = np.array(np.atleast_2d(borders.shorter(self, plan, part)))
         shape = count, len(extents), most, n
         padded, region = np.ones(shape, dtype=np.int64), np.ones(shape, dtype=np.int64)
         counts = np.zeros((3, count, len(extents), n), dtype=np.int64)
         loads(
-            first, extents, tiles, around, columns(plan.position), *placed, np.array(plan.drops), *self.dims,
+            first, extents, tiles, around, columns(plan.position), *placed, np.array(plan.drops), *self.dims, cut, less,
             padded, region, counts, np.zeros(most, dtype=np.int64),
         )
         for found in (padded, region, counts):
@@ -391,6 +399,8 @@ class Model:
 
             known = np.zeros((len(self.nest.operands), len(plan.parts), len(plan)), dtype=np.int64)
             fills(*self.loops(plan), known)
+            if self.cut is not None:
+                known[self.cut.operand] *= borders.pieces(self, plan, plan.stack)
             if plan.memo is not None:
                 # Whoever asks next gets the same array.
                 known.flags.writeable = False
@@ -406,6 +416,8 @@ class Model:
 
         found = np.ones((len(self.nest.operands) + 1, len(plan)), dtype=np.int64)
         refilled(*self.loops(plan), found)
+        if self.cut is not None:
+            found[self.cut.operand] *= np.max([np.where(p.on, borders.pieces(self, plan, p), 1) for p in plan.parts], axis=0)
         return found
 
     def loops(self, plan: Plan) -> tuple[Any, Any, Any, Any, Any, Any, Any, Any]:
@@ -430,41 +442,6 @@ class Model:
     def widened(self, part: Part) -> Ints:
         """Elements that are widened in all of a part, shape (n,)."""
         return np.where(part.on, self.wide_elements(part) * times(part.outer), 0)
-
-    def halo_elements(self, part: Part) -> Ints:
-        """Elements of each halo that one output tile of a part makes, shape (n, halos)."""
-        found = [times(np.stack([
-            np.minimum(((part.tiles - 1) * np.array(c, dtype=np.int64)).sum(axis=-1) + 1 + reach, size)
-            for (c, size), reach in zip(halo.dims, halo.reach)], axis=-1)) for halo in self.nest.halos]
-        return np.stack(found, axis=-1)
-
-    def halo_cycles(self, part: Part) -> Ints:
-        """Cycles that the halos of one output tile of a part take, shape (n,)."""
-        return np.asarray((self.halo_elements(part) * [halo.cycles for halo in self.nest.halos]).sum(axis=-1), dtype=np.int64)
-
-    @cached_property
-    def halo_tails(self) -> tuple[int, ...]:
-        """Of every halo, what an element costs behind the last product of all halos: no load waits for that."""
-        stages = [(k, stage) for k, halo in enumerate(self.nest.halos) for stage in halo.stages]
-        last = max((n for n, (_, stage) in enumerate(stages) if stage.products), default=-1)
-        return tuple(sum(stage.cycles for m, stage in stages[last + 1 :] if m == k) for k in range(len(self.nest.halos)))
-
-    def halo_tail(self, part: Part) -> Ints:
-        """Cycles of these for one output tile of a part, shape (n,)."""
-        return np.asarray((self.halo_elements(part) * self.halo_tails).sum(axis=-1), dtype=np.int64)
-
-    @cached_property
-    def halo_floor(self) -> int:
-        """Cycles that every halo takes at least: of each element that some stage reads, once."""
-        total = 0
-        for halo in self.nest.halos:
-            used = 1
-            for (coeffs, _), reach in zip(halo.dims, halo.reach):
-                axes = [a for a, c in enumerate(coeffs) if c]
-                ends = {int(at) + step for at in indices(self.extents, coeffs, axes).ravel() for step in (0, reach)}
-                used *= len(ends)
-            total += used * halo.cycles
-        return total
 
     def tile_elements(self, part: Part) -> Ints:
         """Accumulator elements of one output tile of a part, shape (n,)."""
@@ -545,7 +522,7 @@ class Model:
             if nest.wides:
                 found.append(Held(ACC, np.where(part.on, self.wide_room(part), 0), 1, n, n, nest.wides[0].block))
             if nest.halos:
-                border = np.where(part.on[:, None], self.halo_elements(part) * [halo.live for halo in nest.halos], 0)
+                border = np.where(part.on[:, None], borders.elements(self, part) * [halo.live for halo in nest.halos], 0)
                 found += [Held(ACC, border[:, k], turns if nest.stands and k == nest.place else 1, n, n, nest.out)
                           for k in range(len(nest.halos))]
         return found

@@ -13,6 +13,7 @@ from space.rules.late import Late
 from space.rules.lead import Lead
 from space.rules.length import Length
 from space.rules.order import Order
+from space.rules.pieces import Pieces
 from space.rules.ramp import Ramp
 from space.rules.residency import Residency
 from space.rules.rows import Rows
@@ -23,6 +24,6 @@ from space.rules.zeros import Zeros
 
 STRUCTURAL: tuple[StructuralRule, ...] = (Epilogue(), Rows())
 NUMERIC: tuple[NumericRule, ...] = (
-    Cuts(), Tiling(), Lead(), Ramp(), Taper(), Zeros(), Order(), Attach(), Residency(), Slices(), Late(), Ahead(), Banks(),
-    First(), Length(),
+    Cuts(), Tiling(), Lead(), Ramp(), Taper(), Zeros(), Order(), Attach(), Residency(), Pieces(), Slices(), Late(), Ahead(),
+    Banks(), First(), Length(),
 )

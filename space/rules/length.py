@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from autosched.lower.limits import LIMITS
+from space import borders
 from space.model import Model
 from space.plan import Part, Plan, columns, ends, times, turned
 from space.rule import Column, Ints, NumericRule, Points
@@ -112,7 +113,8 @@ def elementwise(model: Model, plan: Plan, part: Part) -> tuple[Ints, Ints]:
     operations = pieces * (model.imm_ops + model.tensor_ops + model.added + sum(model.nest.init_ops) + len(model.nest.stages) + 2)
     if model.nest.halos:
         # A list of micro-ops for every instruction, or at the worst an instruction for every element.
-        made = model.halo_elements(part)
+        made = borders.elements(model, part)
         runs = np.where(made > model.config.uop_capacity, made, 1) * [halo.operations for halo in model.nest.halos]
+        runs[..., 0] *= borders.pieces(model, plan, part)
         operations = operations + times(part.outer[..., : model.n_spatial]) * runs.sum(axis=-1)
     return operations, model.nest.stores * stores

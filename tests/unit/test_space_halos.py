@@ -25,7 +25,7 @@ from autosched.report import decided
 from autosched.script import T, parse
 from autosched.target import Target, get_target
 from autosched.workloads import Workload, workload
-from space import Space, sketch
+from space import Space, borders, sketch
 from space.machine_bound import machine_bound
 from space.nest import Nest, analyse
 from space.normalise import KEPT, SLID, normalised
@@ -376,7 +376,7 @@ def test_a_tile_makes_all_that_its_windows_read(sizes: str, slid: bool) -> None:
                     tuple(sum(c * i for c, i in zip(coeffs, at)) + step for (coeffs, _), step in zip(halo.dims, steps))
                     for at in np.ndindex(*part.tiles[0]) for steps in product(*(range(r + 1) for r in halo.reach))
                 }
-                assert model.halo_elements(part)[0, n] == len(read)
+                assert borders.elements(model, part)[0, n] == len(read)
         held = sum(int(h.size[0]) * int(np.max(h.copies)) for h in model.held(plan) if h.scope == ACC)
         lowered = lower_table(space.schedule(point).func, DE10)
         given = sum(s.elements * s.copies for s in lowered.storages if s.scope == ACC)
@@ -385,8 +385,8 @@ def test_a_tile_makes_all_that_its_windows_read(sizes: str, slid: bool) -> None:
         assert int(instructions(model, plan)[0]) >= len(lowered.table)
     # Of all that is ever read, each element is made at least once.
     whole = model.neutral(1).body
-    assert model.halo_floor == int(model.halo_cycles(whole)[0])
-    assert (space.bound(np.stack(drawn(space, 4, 0, slid))) >= model.halo_floor + 2 * model.out_elements).all()
+    assert borders.floor(model) == int(borders.cycles(model, whole)[0])
+    assert (space.bound(np.stack(drawn(space, 4, 0, slid))) >= borders.floor(model) + 2 * model.out_elements).all()
 
 
 @pytest.mark.parametrize(("sizes", "target", "slid"), [
