@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Any
 
 import numpy as np
@@ -25,9 +25,13 @@ from autosched.ir.stmt import Block, BlockRealize, Buffer, BufferStore, PrimFunc
 from autosched.ir.value_bounds import Interval, dtype_bounds
 
 Array = np.ndarray[Any, Any]
-Moments = tuple[float, float]  # mean, variance
+Many = float | Array  # one number, or one per choice of magnitudes
+Moments = tuple[Many, Many]  # mean, variance
 
 INSIDE = 0.8  # share of values inside every clip, by the estimate, at which the search for magnitudes is content
+LOST = 0.2  # with a smaller share inside, a search from whole ranges has led nowhere
+LEAST_GAIN = 1e-4  # what a step has to gain, relatively, while so little is inside
+CHOICES = 300_000  # a search weighs no more: those for ten wide parameters, and what a second or two allow
 SHIFTS = (0, 15)  # what all implementations take for a shift count
 LEAST_REACH = 4  # a parameter keeps at least this many values on either side of its centre, where its range has them
 MAGNITUDES = (0, 1, 0, 2)  # halvings of the reach, by turns along the first axis of several elements
@@ -49,8 +53,8 @@ class Spread:
         """The lowest and highest ordinary value."""
         return max(self.range[0], self.centre - self.reach), min(self.range[1], self.centre + self.reach)
 
-    @property
-    def moments(self) -> Moments:
+    @cached_property
+    def moments(self) -> tuple[float, float]:
         """Mean and variance of a value, corners included."""
         low, high = self.ends
         mean, variance = (low + high) / 2, ((high - low + 1) ** 2 - 1) / 12
@@ -69,11 +73,11 @@ class _Store:
 
 @dataclass
 class _Walk:
-    """Means and variances of a program's tensors, and how much of what is clipped lies inside."""
+    """Means and variances of a program's tensors, and how much of what is clipped lies inside: for many choices at once."""
 
     stores: Mapping[Buffer, Sequence[_Store]]
     given: Mapping[Buffer, Moments]
-    inside: float = 1.0
+    inside: Many = 1.0
     known: dict[Buffer, Moments] = field(default_factory=dict)
 
     def buffer(self, buffer: Buffer) -> Moments:
@@ -86,7 +90,7 @@ class _Walk:
         return self.known[buffer]
 
     def _stored(self, buffer: Buffer) -> Moments:
-        found = (0.0, 0.0)
+        found: Moments = (0.0, 0.0)
         for store in self.stores.get(buffer, ()):
             if not store.updates:
                 found = self.of(store.value)
@@ -102,7 +106,7 @@ class _Walk:
             if any(mine):
                 mean, variance = self.of(value.b if mine[0] else value.a)
                 if value.op in ("min", "max"):
-                    away = math.sqrt(2 * math.log(max(steps, 1.0)) * variance)
+                    away = np.sqrt(2 * math.log(max(steps, 1.0)) * variance)
                     return mean + (away if value.op == "max" else -away), variance / max(1.0, math.log(max(steps, 1.0)))
                 sign = -1 if value.op == "-" else 1
                 return start[0] + sign * steps * mean, start[1] + steps * variance
@@ -142,7 +146,7 @@ class _Walk:
         second = sum(4.0 ** (sign * k) for k in counts) / len(counts)
         # An arithmetic shift rounds down.
         low = 0.5 if expr.op == "shift_right" else 0.0
-        return mean * first - low, max(0.0, (variance + mean * mean) * second - (mean * first) ** 2)
+        return mean * first - low, np.maximum(0.0, (variance + mean * mean) * second - (mean * first) ** 2)
 
     def _binary(self, expr: BinOp) -> Moments:
         clipped, low, high = _unclipped(expr)
@@ -156,19 +160,28 @@ class _Walk:
         if expr.op == "*":
             return am * bm, av * bv + av * bm * bm + bv * am * am
         if expr.op in ("min", "max"):
-            return (min if expr.op == "min" else max)(am, bm), (av + bv) / 2
-        if expr.op in ("//", "%") and bv == 0 and bm > 0:
-            return (am / bm - 0.5, av / bm**2) if expr.op == "//" else ((bm - 1) / 2, bm * bm / 12)
+            return (np.minimum if expr.op == "min" else np.maximum)(am, bm), (av + bv) / 2
+        if expr.op in ("//", "%"):
+            known = np.logical_and(bv == 0, np.greater(bm, 0))
+            by = np.where(known, bm, 1.0)
+            mean, variance = (am / by - 0.5, av / by**2) if expr.op == "//" else ((by - 1) / 2, by * by / 12)
+            return np.where(known, mean, 0.0), np.where(known, variance, av + bv)
         return 0.0, av + bv
 
     def _clipped(self, expr: Expr, low: float, high: float) -> Moments:
         """A normal value cut at constants: what lies strictly inside is noted, and counts as all there is."""
         mean, variance = self.of(expr)
-        deviation = math.sqrt(2 * variance) + 1e-9
-        # From half below the first integer inside to half above the last.
-        self.inside *= 0.5 * (math.erf((high - 0.5 - mean) / deviation) - math.erf((low + 0.5 - mean) / deviation))
-        middle = min(max(mean, low), high)
-        return middle, min(variance, (high - low) ** 2 / 12)
+        deviation = np.sqrt(2 * variance) + 1e-9
+        # Where no integer is inside, whatever the inputs are, the others are what counts.
+        if high - low >= 2:
+            # From half below the first integer inside to half above the last.
+            self.inside = self.inside * (0.5 * (_erf((high - 0.5 - mean) / deviation) - _erf((low + 0.5 - mean) / deviation)))
+        middle = np.minimum(np.maximum(mean, low), high)
+        return middle, np.minimum(variance, (high - low) ** 2 / 12)
+
+
+def _erf(x: Many) -> Array:
+    return np.array([math.erf(e) for e in np.ravel(x).tolist()]).reshape(np.shape(x))
 
 
 def _unclipped(expr: Expr) -> tuple[Expr, float, float]:
@@ -231,37 +244,67 @@ def spreads(func: PrimFunc) -> tuple[Spread | None, ...]:
     return tuple([drawn.get(p) if isinstance(p, Buffer) else None for p in func.params])
 
 
-def _narrowed(func: PrimFunc, drawn: dict[Buffer, Spread], fixed: set[Buffer]) -> dict[Buffer, Spread]:
-    """Smaller magnitudes, step by step, until enough lies inside the clips or nothing helps."""
-    stores, outputs = _stores(func), written(func)
+@dataclass(frozen=True)
+class _Judge:
+    """How much of what a program clips lies inside."""
 
-    constant = {c.buffer: _moments_of(values(c)) for c in func.constants}
+    stores: Mapping[Buffer, Sequence[_Store]]
+    outputs: Sequence[Buffer]
+    constant: Mapping[Buffer, Moments]
 
-    def inside(choice: Mapping[Buffer, Spread]) -> float:
-        walk = _Walk(stores, constant | {b: s.moments for b, s in choice.items()})
-        for buffer in outputs:
-            walk.buffer(buffer)
-        return walk.inside
-
-    best = inside(drawn)
-    while best < INSIDE:
-        tried: list[tuple[float, float, dict[Buffer, Spread]]] = []
+    def shares(self, drawn: Mapping[Buffer, Spread], changes: Sequence[Mapping[Buffer, Spread]]) -> Array:
+        """For each of many choices, by what it changes of ``drawn``."""
+        given: dict[Buffer, tuple[Array, Array]] = {}
         for buffer, spread in drawn.items():
-            if buffer in fixed:
-                continue
-            # Of equals, the parameter with most of its range left gives way, so that none ends up alone.
-            left = spread.reach / (spread.range[1] - spread.range[0] + 1)
-            tried += [(inside(choice), left, choice) for new in _changed(spread) if (choice := drawn | {buffer: new})]
-        free = {b: s for b, s in drawn.items() if b not in fixed}
-        for together in ({b: s for b, s in free.items() if not _is_wide(s)}, free):
-            for lean in LEANS:
-                choice = drawn | {b: _leaning(s, lean) for b, s in together.items()}
-                tried.append((inside(choice), 0.0, choice))
-        found = max(tried, key=lambda t: (round(t[0], 9), t[1]), default=None)
-        if found is None or found[0] <= best * (1 + 1e-9):
+            mean, variance = spread.moments
+            given[buffer] = np.full(len(changes), mean), np.full(len(changes), variance)
+        for k, change in enumerate(changes):
+            for buffer, spread in change.items():
+                given[buffer][0][k], given[buffer][1][k] = spread.moments
+        walk = _Walk(self.stores, {**self.constant, **given})
+        with np.errstate(over="ignore", invalid="ignore"):
+            for buffer in self.outputs:
+                walk.buffer(buffer)
+        return np.array(np.nan_to_num(np.broadcast_to(walk.inside, len(changes))))
+
+
+def _narrowed(func: PrimFunc, drawn: dict[Buffer, Spread], fixed: set[Buffer]) -> dict[Buffer, Spread]:
+    """Smaller magnitudes, until enough lies inside the clips or nothing helps."""
+    judge = _Judge(_stores(func), written(func), {c.buffer: _moments_of(values(c)) for c in func.constants})
+    best, found = _climbed(judge, drawn, fixed)
+    # Where each of several parameters throws everything out by itself, a step of one tells nothing, or moves it far away to make
+    # up for another. So they are brought near together, by half of what that helps at most: the wide ones, or else all.
+    free = [b for b in drawn if b not in fixed]
+    for together in ([b for b in free if _is_wide(drawn[b])], free):
+        if best >= LOST or not together:
+            continue
+        widest = max(drawn[b].reach for b in together).bit_length()
+        near = [{b: replace(drawn[b], reach=min(drawn[b].reach, 1 << k)) for b in together} for k in range(widest, 1, -1)]
+        shares = judge.shares(drawn, near)
+        start = near[int(np.argmax(shares >= shares.max() / 2))]
+        best, found = max((best, found), _climbed(judge, drawn | start, fixed), key=lambda f: f[0])
+    return found
+
+
+def _climbed(judge: _Judge, drawn: dict[Buffer, Spread], fixed: set[Buffer]) -> tuple[float, dict[Buffer, Spread]]:
+    """Smaller magnitudes and other centres, each step the best of all: the share inside, and the choice."""
+    free = [b for b in drawn if b not in fixed]
+    best, weighed = float(judge.shares(drawn, [{}])[0]), 0
+    while free and best < INSIDE and weighed < CHOICES:
+        changes: list[dict[Buffer, Spread]] = [{b: s} for b in free for s in _changed(drawn[b])]
+        # Of equals, the parameter with most of its range left gives way, so that none ends up alone.
+        left = [drawn[b].reach / (drawn[b].range[1] - drawn[b].range[0] + 1) for change in changes for b in change]
+        for together in ([b for b in free if not _is_wide(drawn[b])], free):
+            changes += [{b: _leaning(drawn[b], lean) for b in together} for lean in LEANS]
+        left += [0.0] * (len(changes) - len(left))
+        shares, weighed = judge.shares(drawn, changes), weighed + len(changes)
+        # Equal are shares that have nine digits in common, however small they are.
+        near = [int(k) for k in np.flatnonzero(shares >= shares.max() * (1 - 1e-8))]
+        k = max(near, key=lambda k: (float(f"{shares[k]:.9g}"), left[k]))
+        if shares[k] <= best * (1 + (1e-9 if best >= LOST else LEAST_GAIN)):
             break
-        best, drawn = found[0], found[2]
-    return drawn
+        best, drawn = float(shares[k]), drawn | changes[k]
+    return best, drawn
 
 
 def _is_wide(spread: Spread) -> bool:
@@ -269,7 +312,8 @@ def _is_wide(spread: Spread) -> bool:
     return spread.range[1] - spread.range[0] >= 512
 
 
-def _changed(spread: Spread) -> list[Spread]:
+@lru_cache(maxsize=4096)
+def _changed(spread: Spread) -> tuple[Spread, ...]:
     """Seven tenths of the reach, and for a wide parameter the same reach around other centres."""
     reach = max(int(spread.reach * 0.7), min(LEAST_REACH, spread.reach))
     found = [replace(spread, reach=reach, centre=round(spread.centre * reach / max(spread.reach, 1)))]
@@ -278,7 +322,7 @@ def _changed(spread: Spread) -> list[Spread]:
         low, high = spread.range
         steps = [s * (1 << k) for k in range(3, (high - low).bit_length()) for s in (1, -1)]
         found += [replace(spread, centre=c) for c in {min(max(spread.centre + s, low), high) for s in steps}]
-    return [s for s in found if s != spread]
+    return tuple([s for s in found if s != spread])
 
 
 def _leaning(spread: Spread, lean: float) -> Spread:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -64,6 +66,83 @@ def test_clips_of_any_program(body: str) -> None:
     ends = [int(x) for x in (out.min(), out.max())]
     assert ((out > ends[0]) & (out < ends[1])).mean() >= 0.5
     assert len(np.unique(out)) > 8
+
+
+def window(before: str, after: str, params: str) -> PrimFunc:
+    """A product, ``before`` of its elements, the larger of two neighbours, and ``after`` of that, clipped."""
+    value = "T.max(" + ", ".join([before.format(f"c[v * 2 + {k}, w]") for k in (0, 1)]) + ")"
+    return parse(f'''
+from tvm.script import tir as T
+@T.prim_func
+def main(a: T.Buffer((12, 16), "int8"), b: T.Buffer((16, 16), "int8"), {params}out: T.Buffer((6, 16), "int8")):
+    c = T.alloc_buffer((12, 16), "int32")
+    m = T.alloc_buffer((6, 16), "int32")
+    for i, j, k in T.grid(12, 16, 16):
+        with T.block("c"):
+            v, w, r = T.axis.remap("SSR", [i, j, k])
+            with T.init():
+                c[v, w] = 0
+            c[v, w] = c[v, w] + T.cast(a[v, r], "int32") * T.cast(b[r, w], "int32")
+    for i, j in T.grid(6, 16):
+        with T.block("m"):
+            v, w = T.axis.remap("SS", [i, j])
+            m[v, w] = {value}
+    for i, j in T.grid(6, 16):
+        with T.block("out"):
+            v, w = T.axis.remap("SS", [i, j])
+            out[v, w] = T.cast(T.min(T.max({after.format("m[v, w]")}, -128), 127), "int8")
+''')
+
+
+@pytest.mark.parametrize("before, after", [
+    ("T.min(T.shift_right(T.max({}, 0) + p[0], 5), 3000)", "T.shift_right(T.max({} + q[w], 0), 3)"),
+    ("T.max({} - p[0], 0)", "T.shift_right({} - q[w], 4)"), ("T.min(T.max({} + p[0], -128), 127)", "{} + q[w]"),
+    ("T.min({}, 3000) + p[0]", "T.shift_right(T.max({}, q[w]), 2)"),
+])  # fmt: skip
+def test_parameters_of_unknown_range_before_and_after_a_clip(before: str, after: str) -> None:
+    """Neither can be narrowed alone: the other throws everything out of its clip."""
+    func = window(before, after, 'p: T.Buffer((1,), "int32"), q: T.Buffer((16,), "int32"), ')
+    inputs = telling_inputs(func, 1)
+    out = run(func, *inputs)[0].astype(int)
+    assert ((out > out.min()) & (out < out.max())).mean() >= 0.5
+    assert len(np.unique(out)) > 8
+    for k in range(len(inputs)):
+        assert (run(func, *[np.zeros_like(x) if j == k else x for j, x in enumerate(inputs)])[0] != out).any()
+
+
+def test_many_parameters_of_unknown_range() -> None:
+    """One after the other they are brought down from their ranges, with hundreds of choices weighed for each step."""
+    names = [f"p{k}" for k in range(6)]
+    func = window("{}", "T.shift_right({} + " + " + ".join([f"{n}[w]" for n in names]) + ", 6)",
+                  "".join([f'{n}: T.Buffer((16,), "int32"), ' for n in names]))  # fmt: skip
+    out = run(func, *telling_inputs(func))[0].astype(int)
+    assert ((out > -128) & (out < 127)).mean() >= 0.5
+    assert min(s.reach for s in spreads(func) if s) > 16
+
+
+def test_a_search_weighs_so_many_choices(monkeypatch: pytest.MonkeyPatch) -> None:
+    from autosched.workloads.inputs import _Judge
+
+    weighed: list[int] = []
+
+    class Judge(_Judge):
+        def shares(self, drawn: Any, changes: Any) -> Any:
+            weighed.append(len(changes))
+            return super().shares(drawn, changes)
+
+    monkeypatch.setattr("autosched.workloads.inputs.CHOICES", 400)
+    monkeypatch.setattr("autosched.workloads.inputs._Judge", Judge)
+    func = window("T.min({} + p[0], 100)", "T.max({} + q[w], 0)", 'p: T.Buffer((1,), "int32"), q: T.Buffer((16,), "int32"), ')
+    assert len(telling_inputs(func)) == 4
+    # From the whole ranges, from narrower wide ones, and from all of them narrower.
+    assert 400 < sum(weighed) < 3 * 600
+
+
+@pytest.mark.parametrize("inner", [f"T.min(T.max({B}, 5), 5)", f"T.min(T.max({B}, 200), 100)", f"T.min(T.max({B}, 0), 1)"])
+def test_a_clip_that_holds_nothing_leaves_the_others(inner: str) -> None:
+    func = program(f"T.min(T.max({A} + {inner}, -100), 100)")
+    out = run(func, *telling_inputs(func))[0].astype(int)
+    assert ((out > -100) & (out < 100)).mean() >= 0.5
 
 
 @pytest.mark.parametrize("op", ["shift_right", "shift_left"])
