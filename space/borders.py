@@ -41,14 +41,14 @@ def _span(part: Part, dim: tuple[Sequence[int], int], reach: int) -> Ints:
 
 def cycles(model: Model, part: Part) -> Ints:
     """Cycles that the halos of one output tile of a part take, shape (n,)."""
-    return np.asarray((elements(model, part) * [halo.cycles for halo in model.nest.halos]).sum(axis=-1), dtype=np.int64)
+    return np.asarray((elements(model, part) * [halo.taken for halo in model.nest.halos]).sum(axis=-1), dtype=np.int64)
 
 
 def tails(nest: Nest) -> tuple[int, ...]:
     """Of every halo, what an element costs behind the last product of all halos: no load waits for that."""
     stages = [(k, stage) for k, halo in enumerate(nest.halos) for stage in halo.stages]
     last = max((n for n, (_, stage) in enumerate(stages) if stage.products), default=-1)
-    return tuple(sum(stage.cycles for m, stage in stages[last + 1 :] if m == k) for k in range(len(nest.halos)))
+    return tuple(sum(stage.taken for m, stage in stages[last + 1 :] if m == k) for k in range(len(nest.halos)))
 
 
 def tail(model: Model, part: Part) -> Ints:

@@ -169,11 +169,8 @@ def terms_of(model: Model, plan: Plan, part: Part) -> Terms:
         # What stages read at several places is made for every tile, as a product is.
         work = work + np.where(part.on, (borders.cycles(model, part) - borders.tail(model, part)) * times(part.outer), 0)
         pieces = pieces * (model.nest.anchor is not None) + _halo_instructions(model, plan, part)
-    operations = float(model.imm_ops + model.tensor_ops + model.added if model.nest.stages else 0)
-    # What is moved there costs a reset besides its addition.
-    resets = float(model.nest.anchor is None and bool(model.nest.halos) and model.target.semantics != "chisel")
-    stages = np.full(shape, float(model.imm_ops + 2 * model.tensor_ops + model.added) + resets)
-    instructions = np.full(shape, operations + resets)
+    stages = np.full(shape, float(sum(s.taken for s in model.nest.stages)))
+    instructions = np.full(shape, float(sum(s.instructions for s in model.nest.stages)))
     moved = _moved(model, plan)
     if moved is not None:
         # One operation, or a reset and a sum of two accumulators.
@@ -212,7 +209,7 @@ def _halo_instructions(model: Model, plan: Plan, part: Part) -> Floats:
             close = (made[..., k] // (pieces if cut else 1) <= HAZARD_DISTANCE) & (model.target.semantics == "portable")
             products = np.where(close, stage.products, min(stage.products, 1))
             again += products * cut
-            found += stage.imm_ops + stage.tensor_ops + products * (not cut)
+            found += stage.instructions - stage.products + products * (not cut)
     return again + found / pieces
 
 
@@ -385,7 +382,7 @@ def _left(model: Model, elements: Floats, fill: Floats) -> None:
     for k in model.behind:
         last = max(n for n, stage in enumerate(stages) if stage.block in model.nest.operands[k].readers)
         rest = stages[last + 1 :]
-        fill[LEFT, k] = elements * sum(s.cycles for s in rest) + ISSUE * sum(s.operations for s in rest)
+        fill[LEFT, k] = elements * sum(s.taken for s in rest) + ISSUE * sum(s.instructions for s in rest)
 
 
 def _shares(model: Model, plan: Plan, part: Part, fill: Floats) -> None:
@@ -466,12 +463,13 @@ def _work(model: Model, plan: Plan, terms: Terms, fill: Floats, work: Floats) ->
     work[FIRST] = -1.0
     if model.nest.halos:
         # What the first halo's products are added to is made while their operands load.
-        begins, tail = borders.elements(model, part)[..., 0] * model.nest.halos[0].stages[0].imm_ops, borders.tail(model, part)
+        first, tail = model.nest.halos[0].stages[0], borders.tail(model, part)
+        begins = borders.elements(model, part)[..., 0] * (first.imm_ops + first.taken - first.cycles)
         work[LEAD] = begins / np.maximum(borders.cycles(model, part) - tail, 1) if model.nest.anchor is None else 0.0
         work[STAGE] += tail / slices
         # What a halo's place holds is made before the tile's own is waited for, unless it is what is stored.
         within = model.nest.stages[: model.nest.within]
-        ahead = tail + sum(elements / slices * s.cycles + ISSUE * s.operations for s in within)
+        ahead = tail + sum(elements / slices * s.taken + ISSUE * s.instructions for s in within)
         if model.nest.anchor is None and not model.nest.stands:
             work[FIRST] = ahead
     work[SLICES] = slices

@@ -41,8 +41,13 @@ class Halo:
 
     @property
     def cycles(self) -> int:
-        """What an element of it costs."""
+        """What an element of it costs at least."""
         return sum(s.cycles for s in self.stages)
+
+    @property
+    def taken(self) -> int:
+        """Cycles of an element with what is moved."""
+        return sum(s.taken for s in self.stages)
 
     @property
     def operations(self) -> int:

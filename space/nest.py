@@ -35,7 +35,7 @@ from space.sites import (
     starts_of,
     term_of,
 )
-from space.stages import Stage, is_link, is_wide, lanes_of, moved_first, stage_of
+from space.stages import Stage, is_link, is_wide, lanes_of, moved_first, stage_of, start_of
 
 
 @dataclass(frozen=True)
@@ -362,7 +362,7 @@ def _around(
     def look(site: Site, reader: Site, through: Sequence[BufferLoad] | None) -> None:
         for buffer in (b for b in by_output if b in elsewhere(site) and b not in sources):
             made = _chain([by_output[buffer]], matches, by_output, sources, True)
-            stages, within = _begun(made[0], [stage_of(s, matches.get(s.block.name), by_output) for s in made], target)
+            stages, within = _begun(made[0], [stage_of(s, matches.get(s.block.name), by_output, target) for s in made], target)
             live = 0 if within == len(made) else _live(made, sources)
             loads = [x for x in loads_of(site) if x.buffer is buffer]
             if through is not None:
@@ -432,7 +432,7 @@ def _nest(
                            [(x.reader, made, x.loads) for x in around for made in x.made])
     operands = tuple(o.cropped([axis.extent for axis in axes]) for o in operands)
     wides = () if tensorized or anchor is None else _wides(anchor, matches, by_output, sources, lanes, anchor_vars)
-    stages = tuple(stage_of(s, matches.get(s.block.name), by_output) for s in chain if s is not anchor and s not in outs)
+    stages = tuple(stage_of(s, matches.get(s.block.name), by_output, target) for s in chain if s is not anchor and s not in outs)
     stages, within = _begun(chain[0], stages, target, True) if around and anchor is None else (stages, 0)
     for site in outs:
         stored = site.store.value.value if isinstance(site.store.value, Cast) else site.store.value
@@ -540,13 +540,9 @@ def _initial(anchor: Site, target: Target, made: bool) -> tuple[tuple[int, int],
     """
     assert isinstance(anchor.block.init, BufferStore)
     value = anchor.block.init.value
-    constant, (imm, tensor) = int_value(value), alu_ops(value)
-    if constant is not None:  # made in one element, and moved to the others where an operation does that
-        return (int(constant != 0), 0), 1 if constant == 0 or target.semantics == "chisel" else 2
-    if target.semantics == "chisel":
-        # The first immediate operation reads its operand where it lies, and so copies it.
-        return (imm, tensor), max(imm, 1) + 2 * tensor
-    return (imm, tensor), 2 if made else 3 + imm + 2 * tensor
+    constant, (imm, tensor) = int_value(value), start_of(value, target)
+    cycles = 2 if made and target.semantics != "chisel" else imm + 2 * tensor
+    return (int(constant != 0), 0) if constant is not None else alu_ops(value), cycles
 
 
 def _check_elementwise(chain: list[Site], anchor: Site | None, lanes: int) -> None:

@@ -148,6 +148,25 @@ def alu_ops(value: Expr) -> tuple[int, int]:
     return imm, tensor
 
 
+def heads_of(value: Expr) -> list[list[BufferLoad]]:
+    """Of every chain of operations that a value is made by, what it may begin with: one of two where these can change places.
+
+    A chain works in one place; an operation on two of them is part of either.
+    """
+    value = value.value if isinstance(value, Cast) else value
+    if isinstance(value, BufferLoad):
+        return [[value]]
+    found = []
+    for e in walk_expr(value):
+        if not (isinstance(e, BinOp) or (isinstance(e, Call) and e.op in ("shift_right", "shift_left"))) or not has_loads(e):
+            continue
+        sides = [x.value if isinstance(x, Cast) else x for x in expr_children(e)]
+        if not any(_works(x) for x in sides):
+            heads = sides if e.op in ("+", "*", "min", "max") else sides[:1]
+            found.append([x for x in heads if isinstance(x, BufferLoad)])
+    return found
+
+
 def aside(value: Expr) -> int:
     """How many places besides its own a value needs while it is worked out, at most.
 

@@ -9,7 +9,7 @@ from autosched.ir.expr import BinOp, BufferLoad, Expr, int_value
 from autosched.ir.functor import walk_expr
 from autosched.ir.stmt import Buffer, BufferStore
 from autosched.target import Target
-from space.sites import Site, alu_ops, factor_of, starts_of
+from space.sites import Site, alu_ops, factor_of, heads_of, loads_of, starts_of
 
 
 @dataclass(frozen=True)
@@ -26,6 +26,8 @@ class Stage:
         sums: which of them the products are summed over, lanes aside.
         fresh: whether the products are a sum of their own, which a later stage joins with the chain.
         begins: the two tensors that its first operation is on, which writes where one of them was; else ().
+        moves: (immediate, tensor) operations besides these that bring an operand to where it works, per element, resets among
+            the former.
     """
 
     block: str
@@ -37,29 +39,44 @@ class Stage:
     sums: tuple[int, ...] = ()
     fresh: bool = False
     begins: tuple[str, ...] = ()
+    moves: tuple[int, int] = (0, 0)
 
     @property
     def cycles(self) -> int:
-        """What an element of it costs."""
+        """What an element of it costs at least: bounds count that."""
         return self.imm_ops + 2 * self.tensor_ops + self.products
 
     @property
     def operations(self) -> int:
-        """Instructions that make a tile of it."""
+        """Instructions that make a tile of it, without moves."""
         return self.imm_ops + self.tensor_ops + self.products
 
+    @property
+    def taken(self) -> int:
+        """Cycles of an element with its moves: estimates count that."""
+        return self.cycles + self.moves[0] + 2 * self.moves[1]
 
-def stage_of(site: Site, pair: tuple[BufferLoad, BufferLoad] | None, by_output: dict[Buffer, Site]) -> Stage:
+    @property
+    def instructions(self) -> int:
+        """Instructions that make a tile of it, moves included."""
+        return self.operations + sum(self.moves)
+
+
+def stage_of(
+    site: Site, pair: tuple[BufferLoad, BufferLoad] | None, by_output: dict[Buffer, Site], target: Target,
+) -> Stage:
     """A block of the chain, with its factors where it sums products.
 
     Args:
         site: the block.
         pair: its factors, or None.
         by_output: the block that writes each buffer.
+        target: the machine.
     """
     if pair is None:
-        value = site.store.value
-        return Stage(site.block.name, *alu_ops(value), iters=len(site.block.iter_vars), begins=_begins(value))
+        value, moved = site.store.value, _moved(site, by_output, target)
+        return Stage(site.block.name, *alu_ops(value), iters=len(site.block.iter_vars), begins=_begins(value),
+                     moves=(moved, moved))
     assert isinstance(site.block.init, BufferStore)
     lanes = lanes_of(site)
     over = [(n, int_value(iv.dom.extent) or 1) for n, iv in enumerate(site.block.iter_vars)
@@ -68,8 +85,26 @@ def stage_of(site: Site, pair: tuple[BufferLoad, BufferLoad] | None, by_output: 
     imm, tensor = alu_ops(site.block.init.value)
     # What starts anew costs a reset or a move, a cycle as an operation with an immediate.
     imm = max(imm, 1) if fresh else imm
+    anew = fresh and all(x.buffer is not site.store.buffer for x in starts_of(site))  # else in the place of what it reads
+    more = start_of(site.block.init.value, target) if anew else (imm, tensor)
     return Stage(site.block.name, imm, tensor, prod(e for _, e in over), len(site.block.iter_vars), lanes,
-                 tuple(n for n, _ in over), fresh)
+                 tuple(n for n, _ in over), fresh, moves=(more[0] - imm, more[1] - tensor))
+
+
+def start_of(value: Expr, target: Target) -> tuple[int, int]:
+    """(immediate, tensor) operations that write what a sum starts with, per element, a reset among the former.
+
+    Args:
+        value: what it starts with.
+        target: the machine.
+    """
+    constant, (imm, tensor) = int_value(value), alu_ops(value)
+    if constant is not None:  # made in one element, and moved to the others where an operation does that
+        return (1 if constant == 0 or target.semantics == "chisel" else 2), 0
+    if target.semantics == "chisel":
+        # The first immediate operation reads its operand where it lies, and so copies it.
+        return max(imm, 1), tensor
+    return imm + 1, tensor + 1
 
 
 def _begins(value: Expr) -> tuple[str, ...]:
@@ -78,6 +113,20 @@ def _begins(value: Expr) -> tuple[str, ...]:
         if isinstance(e, BinOp) and isinstance(e.a, BufferLoad) and isinstance(e.b, BufferLoad):
             return e.a.buffer.name, e.b.buffer.name
     return ()
+
+
+def _moved(site: Site, by_output: dict[Buffer, Site], target: Target) -> int:
+    """How many chains of operations of a stage begin with what it reads at several places, where that stays.
+
+    Outside of ``chisel`` each has a place of its own, which is reset, and what it begins with is added to it (``steps_of`` of
+    lowering); there an operation of the chain moves that.
+    """
+    if target.semantics == "chisel":
+        return 0
+    at = site.store.indices
+    stays = {x.buffer for x in loads_of(site) if x.indices != at}
+    begun = [heads for heads in heads_of(site.store.value) if all(x.buffer in stays for x in heads)]
+    return sum(any(x.buffer in by_output for x in heads) for heads in begun)
 
 
 def moved_first(stage: Stage, target: Target) -> Stage:
@@ -89,7 +138,8 @@ def moved_first(stage: Stage, target: Target) -> Stage:
     """
     if target.semantics == "chisel":
         return replace(stage, imm_ops=stage.imm_ops + 1)
-    return replace(stage, tensor_ops=stage.tensor_ops + 1)
+    resets, additions = stage.moves
+    return replace(stage, tensor_ops=stage.tensor_ops + 1, moves=(resets, max(additions - 1, 0)))
 
 
 def is_link(site: Site, by_output: dict[Buffer, Site]) -> bool:

@@ -358,6 +358,40 @@ def test_a_halo_begins_with_a_sum_of_its_own_and_the_stage_that_reads_it_moves_i
     assert [(h.cycles, h.reach, h.live) for h in nest.halos] == [(2, (0, 2), 1), (4, (0, 1), 1)] and not nest.within
 
 
+def with_its_own_reads(text: str) -> PrimFunc:
+    """A program whose blocks read what its values say."""
+    return parse("\n".join(row for row in text.split("\n") if "T.reads" not in row))
+
+
+@pytest.mark.parametrize(("value", "moves"), [
+    ("T.max(P0, P1)", (1, 0)), ("T.max(T.max(P0, 0), P1)", (1, 0)), ("T.max(T.max(P0, 0), T.max(P1, 0))", (2, 1)),
+    ("T.max(T.min(T.max(P0, 0), 9), T.max(P0, P1))", (2, 1)), ("T.max(T.max(B0, 0), T.max(P0, P1))", (1, 0)), ("P1", (1, 0))])
+def test_every_chain_that_begins_with_what_others_read_moves_it(value: str, moves: tuple[int, int]) -> None:
+    """An estimate knows it; of one of them the addition counts in bounds, too. Under chisel operations of the chains do it."""
+    text = pairs.script().replace("T.max(P[vn, vy, vb, vc], P[vn, vy + 1, vb, vc])", value)
+    for short, load in (("P0", "P[vn, vy, vb, vc]"), ("P1", "P[vn, vy + 1, vb, vc]"), ("B0", "B[vn, vy, vb, vc]")):
+        text = text.replace(short, load)
+    func = with_its_own_reads(text)
+    for target in ("vta-de10", "vta-de10-portable", "vta-fsim"):
+        (nest,) = analyse(func, get_target(target), True)
+        (stage,) = nest.stages
+        resets, additions = moves if target != "vta-de10" else (0, 0)
+        assert stage.taken == stage.cycles + resets + 2 * additions
+        assert stage.instructions == stage.operations + resets + additions
+
+
+@pytest.mark.parametrize(("start", "moves"), [("0", (0, 0)), ("7", (1, 0)), ("B[vn, 0, vb, vc]", (0, 1)),
+                                              ("B[vn, 0, vb, vc] + 7", (1, 1))])
+def test_a_halo_starts_with_a_reset_and_what_is_added_to_it(start: str, moves: tuple[int, int]) -> None:
+    """Under chisel one operation makes either; that counts in bounds, for other machines as well."""
+    func = with_its_own_reads(pairs.script().replace("P[vn, vy, vb, vc] = 0", f"P[vn, vy, vb, vc] = {start}"))
+    for target in ("vta-de10", "vta-de10-portable", "vta-fsim"):
+        (nest,) = analyse(func, get_target(target), True)
+        (halo,) = nest.halos
+        more, added = moves if target != "vta-de10" else (0, 0)
+        assert (halo.cycles, halo.taken) == (2, 2 + more + 2 * added)
+
+
 @pytest.mark.parametrize(("sizes", "slid"), [
     *((s, False) for s in OVERLAPPING[:3]), (OVERLAPPING[0], True), (OVERLAPPING[2], True), (OVERLAPPING[4], True),
     *(pytest.param(s, False, marks=pytest.mark.slow) for s in OVERLAPPING[3:])])
