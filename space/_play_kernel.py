@@ -567,15 +567,25 @@ def play(
                     if ended != 1.0:
                         ended *= w[SLICES] / slices
                         stage, each = w[FIXED] + (stage - w[FIXED]) * ended, each * ended
-                    for _ in range(slices):
+                    # Behind a halo slices take turns in the places of a tile's copies, of which a single tile has one.
+                    turn_of = 1
+                    for a in range(axes):
+                        if a < w[AROUND] and outer[a] > 1:
+                            turn_of = banks_acc
+                    for at in range(slices):
+                        if w[FIRST] >= 0 and at > 0:
+                            comp = max(comp, stored[bank])
                         if late_fetch:
                             if stage > 0:
                                 many = w[FIXED] / issue
                                 comp = worked(COMPUTES, comp, stage, many, load, clock, began, heads)
                             store = worked(STORE_QUEUE, max(store, comp), each, w[STORES], load, clock, began, heads)
-                            continue
-                        comp += stage
-                        store = max(store, comp) + each
+                        else:
+                            comp += stage
+                            store = max(store, comp) + each
+                        if w[FIRST] >= 0 and at < slices - 1:
+                            stored[bank] = store
+                            bank = bank + 1 if bank + 1 < turn_of else 0
                     # All are fetched before the next loads, and no more wait than there is room for.
                     told += 0.0 if late_fetch else fetched * w[STORES] * w[SLICES]
                     if w[STORES] * w[SLICES] > queue and not late_fetch:

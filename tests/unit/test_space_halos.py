@@ -436,6 +436,18 @@ def test_the_estimate_knows_what_a_border_costs(sizes: str, target: str, slid: b
     assert np.median(np.abs(space.draft(points) / cycles - 1)) < 0.05
 
 
+@pytest.mark.parametrize("target", ["vta-de10", "vta-de10-portable"])
+def test_slices_behind_a_halo_wait_for_the_store_of_one_before(target: str) -> None:
+    """Their place is a slice's, of which a tile has as many as it has copies."""
+    space = space_of(OVERLAPPING[1], target)
+    points = space.sample(np.random.default_rng(0), 600)
+    points = points[points[:, 0] == form_of(space)]
+    points = points[["the last by" in (text := space.explain(point)) or "store by" in text for point in points]][:12]
+    assert len(points) == 12
+    ratios = space.draft(points) / [lower_table(space.schedule(point).func, target).cycles() for point in points]
+    assert abs(np.median(ratios) - 1) < 0.02 and min(ratios) > 0.95
+
+
 # Each form of windows on one machine, and every machine; the long run has them on another one, too.
 @pytest.mark.parametrize(("sizes", "target", "slid"), [
     (OVERLAPPING[0], "vta-fsim", False), (OVERLAPPING[1], "vta-de10-portable", False), (OVERLAPPING[2], "vta-pynq", False),
