@@ -88,14 +88,19 @@ class _First(Mutator):
 
         It is a chain from the left, which takes no place besides its own; constants come last.
         """
-        leaves = list(dict.fromkeys(operands(value, op)))
+        every = operands(value, op)
+        leaves = list(dict.fromkeys(every))
         own = [e for e in leaves if int_value(e) is None]
         step = self._last(own) if len(own) > 1 else None
         if step is None:
-            return None
-        inner = reduce(lambda a, b: binary(op, a, b), dict.fromkeys(step[0]))
-        further = self._hoisted(op, inner)
-        found = step[1](inner if further is None else further)
+            if len(own) < 2 or sum(int_value(e) is not None for e in every) < 2:
+                return None
+            # What several are compared with comes last, too.
+            found = reduce(lambda a, b: binary(op, a, b), own)
+        else:
+            inner = reduce(lambda a, b: binary(op, a, b), dict.fromkeys(step[0]))
+            further = self._hoisted(op, inner)
+            found = step[1](inner if further is None else further)
         return reduce(lambda a, b: binary(op, a, b), [e for e in leaves if int_value(e) is not None], found)
 
     def _last(self, values: Sequence[Expr]) -> _Step | None:
