@@ -444,9 +444,6 @@ def _work(model: Model, plan: Plan, terms: Terms, fill: Floats, work: Floats) ->
     # Of a whole tile: the last one along an axis may be smaller.
     work[PRODUCTS] = terms.products * (part.tiles / np.maximum(part.extents, 1)).prod(axis=-1)
     work[PIECES] = terms.pieces
-    pieces = borders.pieces(model, plan, part)
-    if model.cut is not None and (pieces > 1).any():
-        work[PRODUCTS] /= pieces
     work[INIT] = model.init_elements(plan, part) * terms.init + ISSUE if model.nest.anchor else 0.0
     work[AROUND], work[OUT] = part.init, part.out
     if model.nest.wides:
@@ -466,6 +463,11 @@ def _work(model: Model, plan: Plan, terms: Terms, fill: Floats, work: Floats) ->
         first, tail = model.nest.halos[0].stages[0], borders.tail(model, part)
         begins = borders.elements(model, part)[..., 0] * (first.imm_ops + first.taken - first.cycles)
         work[LEAD] = begins / np.maximum(borders.cycles(model, part) - tail, 1) if model.nest.anchor is None else 0.0
+        pieces = borders.pieces(model, plan, part)
+        # Where these come in pieces, once for all: as if behind the tile before, while the first piece loads.
+        tail = tail + np.where(pieces > 1, begins, 0)
+        work[PRODUCTS] = np.where(pieces > 1, work[PRODUCTS] * (1 - work[LEAD]) / pieces, work[PRODUCTS])
+        work[LEAD] = np.where(pieces > 1, 0.0, work[LEAD])
         work[STAGE] += tail / slices
         # What a halo's place holds is made before the tile's own is waited for, unless it is what is stored.
         within = model.nest.stages[: model.nest.within]
