@@ -118,8 +118,8 @@ def loads(
         movers: the axes that move each dimension, and by how much, filled up with -1; shape (all operands, dims, most axes, 2).
         sizes: of every dimension: indices that one iteration of all axes reads, its size, that without padding, those from the
             first to the last that is used, and elements from one index to the next; shape (all operands, dims, 5).
-        cut: the dimension along which every operand comes piece by piece, or -1; shape (all operands,).
-        less: by how much a piece is shorter there than what a tile reads, shape (parts, n).
+        cut: the dimension along which every operand comes strip by strip, or -1; shape (all operands,).
+        less: by how much a strip is shorter there than what a tile reads, shape (parts, n).
         padded: the region that a fill brings, with its padding, shape (operands, parts, dims, n); a result.
         region: the same without the padding that is left out; a result.
         counts: elements of a fill, DMAs of a fill, elements of a bank; shape (3, operands, parts, n); a result.

@@ -1,7 +1,7 @@
-"""What halos take of a tile: elements and cycles; and in how many pieces the first one's sum gets its data.
+"""What halos take of a tile: elements and cycles; and in how many strips the first one's sum gets its data.
 
 A tile makes a halo as a whole, and stages go through it at once. What its sum reads need not be there as a whole: it is loaded
-piece by piece, some rows of the halo each, while the sum of the piece before is made.
+strip by strip, for some rows of the halo each, while the sums of the strip before are made.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from space.model import Model
     from space.nest import Nest
 
-ROWS = "piece"  # of a plan's ``others``: rows of the first halo in a piece at most, 0 where they come at once; shape (n,)
+ROWS = "strip"  # of a plan's ``others``: rows of the first halo in a strip at most, 0 where they come at once; shape (n,)
 
 
 def elements(model: Model, part: Part) -> Ints:
@@ -69,12 +69,12 @@ def floor(model: Model) -> int:
     return total
 
 
-# -- pieces ----------------------------------------------------------------------------------------------------------------------
+# -- strips ----------------------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class Cut:
-    """Along what the sum of a nest's first halo may get its data piece by piece.
+    """Along what the sum of a nest's first halo may get its data strip by strip.
 
     Args:
         block: that sums.
@@ -125,7 +125,7 @@ def rows(model: Model, part: Part) -> Ints:
 
 
 def thick(model: Model, plan: Plan, part: Part) -> Ints:
-    """How many of these a piece has, shape (n,): all have as many, the most that divide a tile's and are no more than wanted."""
+    """How many of these a strip has, shape (n,): all have as many, the most that divide a tile's and are no more than wanted."""
     every = rows(model, part)
     wanted = plan.others.get(ROWS)
     if wanted is None or not wanted.any():
@@ -142,8 +142,8 @@ def divisors(most: int) -> Ints:
     return found
 
 
-def pieces(model: Model, plan: Plan, part: Part) -> Ints:
-    """In how many pieces a tile's data are loaded, shape (n,)."""
+def strips(model: Model, plan: Plan, part: Part) -> Ints:
+    """In how many strips a tile's data are loaded, shape (n,)."""
     if model.cut is None:
         return np.ones(part.on.shape, dtype=np.int64)
     return np.asarray(rows(model, part) // thick(model, plan, part), dtype=np.int64)
@@ -157,7 +157,7 @@ def shorter(model: Model, plan: Plan, part: Part) -> Ints:
 
 
 def divisible(model: Model, plan: Plan) -> Mask:
-    """In which rows data may come in pieces: they are loaded inside all of the output's loops of several tiles, shape (n,)."""
+    """In which rows data may come in strips: they are loaded inside all of the output's loops of several tiles, shape (n,)."""
     assert model.cut is not None
     k = model.cut.operand
     found = (plan.attach[k] > 0) & ~plan.keep[k]

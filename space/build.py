@@ -132,7 +132,7 @@ class Piece:
         starting: how many loops the sum's initial value has where it stands in front of all of the part's; else 0.
         front: a loop of a single iteration around these, where what it is made of is loaded.
         also: further blocks that store.
-        turns: the loop over the pieces in which a halo's data come.
+        turns: the loop over the strips in which a halo's data come.
     """
 
     part: Part
@@ -330,7 +330,7 @@ class Build(Recorder):
             for stage in reversed(stages):
                 self.compute_at(self.piece.halos[stage.block], at)
         model, part = self.model, self.piece.part
-        several = int(borders.pieces(model, self.plan, part)[0]) > 1
+        several = int(borders.strips(model, self.plan, part)[0]) > 1
         for stage in stages:
             if stage.products:
                 block, depth = self.piece.halos[stage.block], len(self.piece.loops)
@@ -345,7 +345,7 @@ class Build(Recorder):
     ) -> BlockRV:
         """Makes a product that no tile cuts: returns the block of its initial value, and keeps the loop of the intrinsic.
 
-        Where one of its loops is cut (which, and into pieces of how many iterations), keeps the loop over the pieces, too.
+        Where one of its loops is cut (which, and into strips of how many iterations), keeps the loop over the strips, too.
         """
         own = self.loops(block, depth + iters)[depth:]
         around = [*sums, *(k for k in range(iters) if k not in (*lanes, *sums))]

@@ -196,21 +196,21 @@ def terms_of(model: Model, plan: Plan, part: Part) -> Terms:
 
 
 def _halo_instructions(model: Model, plan: Plan, part: Part) -> Floats:
-    """Instructions that make the halos of a tile, for each piece that the data of the first come in, shape as ``on``.
+    """Instructions that make the halos of a tile, for each strip that the data of the first come in, shape as ``on``.
 
     A sum of products is one, but where its products are too close together for ``portable``.
     """
     found: Floats = np.zeros(part.on.shape)
     again: Floats = np.zeros(part.on.shape)
-    made, pieces = borders.elements(model, part), borders.pieces(model, plan, part)
+    made, strips = borders.elements(model, part), borders.strips(model, plan, part)
     for k, halo in enumerate(model.nest.halos):
         for stage in halo.stages:
             cut = model.cut is not None and stage.block == model.cut.block
-            close = (made[..., k] // (pieces if cut else 1) <= HAZARD_DISTANCE) & (model.target.semantics == "portable")
+            close = (made[..., k] // (strips if cut else 1) <= HAZARD_DISTANCE) & (model.target.semantics == "portable")
             products = np.where(close, stage.products, min(stage.products, 1))
             again += products * cut
             found += stage.instructions - stage.products + products * (not cut)
-    return again + found / pieces
+    return again + found / strips
 
 
 def _few(part: Part, spatial: int) -> Floats:
@@ -294,17 +294,17 @@ def draft(model: Model, plan: Plan, enough: Floats | None = None) -> Floats:
 def _loops(model: Model, plan: Plan, fill: Floats) -> tuple[Ints, Ints, Ints, Ints, Ints]:
     """Extents, tiles and tiles along every axis, the first index of it and its place, as the clock takes them.
 
-    The pieces in which a halo's data come are one more axis, innermost, where there are any.
+    The strips in which a halo's data come are one more axis, innermost, where there are any.
     """
     every = plan.stack
     found = (*turned(plan, every), columns(every.lows), columns(plan.position))
-    pieces = borders.pieces(model, plan, every)
-    if model.cut is None or not (pieces > 1).any():
+    strips = borders.strips(model, plan, every)
+    if model.cut is None or not (strips > 1).any():
         return found
-    inside = borders.rows(model, every), borders.thick(model, plan, every), pieces, np.zeros_like(pieces)
-    several = np.where(pieces > 1, len(model.extents) + 1, 0)
+    inside = borders.rows(model, every), borders.thick(model, plan, every), strips, np.zeros_like(strips)
+    several = np.where(strips > 1, len(model.extents) + 1, 0)
     fill[DEPTH, model.cut.operand] = np.maximum(fill[DEPTH, model.cut.operand], several)
-    fill[SHARES, model.cut.operand][pieces > 1] = 1
+    fill[SHARES, model.cut.operand][strips > 1] = 1
     made = [np.ascontiguousarray(np.concatenate([figures, own[:, None]], axis=1)) for figures, own in zip(found, inside)]
     place = np.full((1, len(plan)), len(model.extents), dtype=np.int64)
     return made[0], made[1], made[2], made[3], np.ascontiguousarray(np.concatenate([found[4], place]))
@@ -463,11 +463,11 @@ def _work(model: Model, plan: Plan, terms: Terms, fill: Floats, work: Floats) ->
         first, tail = model.nest.halos[0].stages[0], borders.tail(model, part)
         begins = borders.elements(model, part)[..., 0] * (first.imm_ops + first.taken - first.cycles)
         work[LEAD] = begins / np.maximum(borders.cycles(model, part) - tail, 1) if model.nest.anchor is None else 0.0
-        pieces = borders.pieces(model, plan, part)
-        # Where these come in pieces, once for all: as if behind the tile before, while the first piece loads.
-        tail = tail + np.where(pieces > 1, begins, 0)
-        work[PRODUCTS] = np.where(pieces > 1, work[PRODUCTS] * (1 - work[LEAD]) / pieces, work[PRODUCTS])
-        work[LEAD] = np.where(pieces > 1, 0.0, work[LEAD])
+        strips = borders.strips(model, plan, part)
+        # Where these come in strips, once for all: as if behind the tile before, while the first strip loads.
+        tail = tail + np.where(strips > 1, begins, 0)
+        work[PRODUCTS] = np.where(strips > 1, work[PRODUCTS] * (1 - work[LEAD]) / strips, work[PRODUCTS])
+        work[LEAD] = np.where(strips > 1, 0.0, work[LEAD])
         work[STAGE] += tail / slices
         # What a halo's place holds is made before the tile's own is waited for, unless it is what is stored.
         within = model.nest.stages[: model.nest.within]

@@ -400,7 +400,7 @@ class Model:
             known = np.zeros((len(self.nest.operands), len(plan.parts), len(plan)), dtype=np.int64)
             fills(*self.loops(plan), known)
             if self.cut is not None:
-                known[self.cut.operand] *= borders.pieces(self, plan, plan.stack)
+                known[self.cut.operand] *= borders.strips(self, plan, plan.stack)
             if plan.memo is not None:
                 # Whoever asks next gets the same array.
                 known.flags.writeable = False
@@ -417,7 +417,7 @@ class Model:
         found = np.ones((len(self.nest.operands) + 1, len(plan)), dtype=np.int64)
         refilled(*self.loops(plan), found)
         if self.cut is not None:
-            found[self.cut.operand] *= np.max([np.where(p.on, borders.pieces(self, plan, p), 1) for p in plan.parts], axis=0)
+            found[self.cut.operand] *= np.max([np.where(p.on, borders.strips(self, plan, p), 1) for p in plan.parts], axis=0)
         return found
 
     def loops(self, plan: Plan) -> tuple[Any, Any, Any, Any, Any, Any, Any, Any]:

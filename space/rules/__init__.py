@@ -13,17 +13,17 @@ from space.rules.late import Late
 from space.rules.lead import Lead
 from space.rules.length import Length
 from space.rules.order import Order
-from space.rules.pieces import Pieces
 from space.rules.ramp import Ramp
 from space.rules.residency import Residency
 from space.rules.rows import Rows
 from space.rules.slices import Slices
+from space.rules.strips import Strips
 from space.rules.taper import Taper
 from space.rules.tiling import Tiling
 from space.rules.zeros import Zeros
 
 STRUCTURAL: tuple[StructuralRule, ...] = (Epilogue(), Rows())
 NUMERIC: tuple[NumericRule, ...] = (
-    Cuts(), Tiling(), Lead(), Ramp(), Taper(), Zeros(), Order(), Attach(), Residency(), Pieces(), Slices(), Late(), Ahead(),
+    Cuts(), Tiling(), Lead(), Ramp(), Taper(), Zeros(), Order(), Attach(), Residency(), Strips(), Slices(), Late(), Ahead(),
     Banks(), First(), Length(),
 )

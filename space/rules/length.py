@@ -115,6 +115,6 @@ def elementwise(model: Model, plan: Plan, part: Part) -> tuple[Ints, Ints]:
         # A list of micro-ops for every instruction, or at the worst an instruction for every element.
         made = borders.elements(model, part)
         runs = np.where(made > model.config.uop_capacity, made, 1) * [halo.operations for halo in model.nest.halos]
-        runs[..., 0] *= borders.pieces(model, plan, part)
+        runs[..., 0] *= borders.strips(model, plan, part)
         operations = operations + times(part.outer[..., : model.n_spatial]) * runs.sum(axis=-1)
     return operations, model.nest.stores * stores
