@@ -14,6 +14,7 @@ from functools import lru_cache
 from math import prod
 
 import numpy as np
+import numpy.typing as npt
 
 from autosched.ir.expr import BinOp, BufferLoad, Call, Expr, int_value
 from autosched.ir.functor import walk_expr
@@ -152,6 +153,7 @@ def _used(models: Sequence[Model]) -> list[_Used]:
     for n in reversed(range(len(models))):
         names = set(_stored(models[n].nest))
         share, pooled = Fraction(0), 0
+        places: dict[tuple[Hashable, ...], npt.NDArray[np.bool_]] = {}  # what is read, by tensor and layout
         for m in range(n + 1, len(models)):
             nest = models[m].nest
             for k, operand in enumerate(nest.operands):
@@ -161,6 +163,12 @@ def _used(models: Sequence[Model]) -> list[_Used]:
                     made = max(models[n].out_elements, 1) * models[n].config.batch * models[n].config.block_out
                     part = Fraction(read, made) * found[m].share
                     share = max(share, min(part, Fraction(1)))
+                    if found[m].share == 1 and (own := _places(operand, models[m].extents)) is not None:
+                        # Several readers together need what any of them does.
+                        key = (operand.name, operand.scope, operand.source)
+                        places[key] = places[key] | own if key in places else own
+                        read = int(places[key].sum()) * prod(models[m].target.memories[operand.scope].lanes)
+                        share = max(share, min(Fraction(read, made), Fraction(1)))
                     extremum = bool(differences_of(nest)) or (bool(nest.wides) and _is_extremum(nest))
                     least = found[m].pooled
                     few = models[m].out_elements if least is None else min(models[m].out_elements, least)
@@ -168,6 +176,20 @@ def _used(models: Sequence[Model]) -> list[_Used]:
         whole = bool(names & results) or not share
         found[n] = _Used(Fraction(1) if whole else share, None if whole or pooled < 0 else pooled)
     return [found[n] for n in range(len(models))]
+
+
+def _places(operand: Operand, extents: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_] | None:
+    """Which elements of a tensor a nest reads, one dimension for each of its; None where padding or a diagonal hides that."""
+    moved = [a for coeffs, _ in operand.dims for a, c in enumerate(coeffs) if c]
+    if operand.producer is not None or len(moved) != len(set(moved)):
+        return None
+    found = np.ones((), dtype=np.bool_)
+    for d, (coeffs, size) in enumerate(operand.dims):
+        index = np.array(operand.within[d] if operand.within else [0]) + (operand.first[d] if operand.first else 0)
+        for a, c in enumerate(coeffs):
+            index = np.add.outer(index, c * np.arange(extents[a] if c else 1)).ravel()
+        found = np.logical_and.outer(found, np.isin(np.arange(size), index))
+    return found
 
 
 def _is_extremum(nest: Nest) -> bool:

@@ -32,7 +32,6 @@ from sim.timing import simulate
 
 if TYPE_CHECKING:
     from autosched.search import NetworkReport
-    from space.machine_bound import MachineBound
 
 
 @dataclass(frozen=True, eq=False)
@@ -326,15 +325,6 @@ def bound(spec: Spec, target: Target) -> LayerBound:
     """What no program of a structure does without."""
     from space import Space
 
-    def machine(own: Spec) -> MachineBound:
-        return Space(program(own, target.config.batch, target.config.block_in), target).machine
-
-    found = machine(spec)
+    found = Space(program(spec, target.config.batch, target.config.block_in), target).machine
     work = sum(found.terms[t] for t in ("products", "initial", "stages", "addends"))
-    pool = spec.pool
-    if pool is not None and all(step <= size for step, size in zip(pool.stride, pool.kernel)):
-        # Every sum that a window reads is formed, as the convolution alone forms it.
-        read = [(n - 1) * step + size for n, step, size in zip(pool.pooled(spec.oh, spec.ow), pool.stride, pool.kernel)]
-        alone = machine(replace(spec, pool=None, oh=read[0], ow=read[1])).terms
-        work = max(work, alone["products"] + alone["initial"] + found.terms["stages"])
     return LayerBound(work, found.terms["start"] + found.terms["drain"], found.binds, found.words)

@@ -165,3 +165,21 @@ def test_other_halos_have_no_strips() -> None:
     models = [model for sketch in space.sketches for model in sketch.models]
     assert any(model.nest.halos for model in models)
     assert all(model.cut is None and "strip" not in model.index for model in models)
+
+
+@pytest.mark.parametrize(("side", "taps", "window", "step"), [
+    (17, 1, 3, 2), (16, 3, 2, 2), (15, 3, 3, 1), (16, 1, 2, 3), (14, 3, 2, 1), (17, 1, 3, 4),
+])
+def test_the_bound_counts_what_any_window_reads(side: int, taps: int, window: int, step: int) -> None:
+    """Whichever of several blocks reads it, and what none does not: counted here, element by element."""
+    space = space_of(side, taps, window, step)
+    read = {step * i + k for i in range((side - window) // step + 1) for k in range(window)}
+    assert space.machine.terms["products"] == 2 * 2 * taps * taps * len(read) ** 2
+    assert all(space.machine_bound() <= measured for measured in _cycles(space))
+
+
+def _cycles(space: Space) -> list[int]:
+    """Of the points with the lowest estimates of some."""
+    points = space.sample(np.random.default_rng(0), 300)
+    best = points[np.argsort(space.draft(points))[:3]]
+    return [lower_table(space.schedule(point).func, space.target).cycles() for point in best]
