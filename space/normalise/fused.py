@@ -98,8 +98,7 @@ def _compared(sch: Schedule, name: str, between: tuple[Block, ...], target: Targ
             sch.hoist_extremum(sch.get_sblock(each))
         if not _compares(device_block(sch, each)):
             return False
-        along = over[-1] if each == rows else over[0] if placed else None
-        if along is not None and not _apart(sch, each, each == rows, [*range(along[1])] in _shared(block, *along)):
+        if placed and not _apart(sch, each, each == rows, _shared(block, *(over[-1] if each == rows else over[0]))):
             return False
     return True
 
@@ -115,7 +114,7 @@ def _has_place(block: Block, over: Var, count: int) -> bool:
     return sum(map(len, shared)) < count or [*range(count)] in shared
 
 
-def _apart(sch: Schedule, name: str, inner: bool, slides: bool) -> bool:
+def _apart(sch: Schedule, name: str, inner: bool, shared: list[list[int]]) -> bool:
     """Takes what is done to the result of a comparison out of its block; whether the comparison may stand where a sum did.
 
     Args:
@@ -123,7 +122,8 @@ def _apart(sch: Schedule, name: str, inner: bool, slides: bool) -> bool:
         name: of the block.
         inner: whether it is one of rows: what is done to these is done to windows instead. What is done to windows begins with a
             constant, else their results would have to be moved to where they are stored.
-        slides: whether windows move on by one: then two are compared at a time.
+        shared: the steps that several windows have in common. Where that is all of them they slide on, two compared at a time;
+            else the comparison begins with one that is this window's.
     """
     value = store_of(device_block(sch, name)).value
     window = next(e for e in walk_expr(value) if isinstance(e, BinOp) and e.op in EXTREMA and len(_elements(e)) > 1)
@@ -142,8 +142,12 @@ def _apart(sch: Schedule, name: str, inner: bool, slides: bool) -> bool:
         return False
     else:
         part = name
-    if slides:
+    count = len(_elements(window))
+    own = min((k for k in range(count) if all(k not in group for group in shared)), default=count)
+    if own == count:
         halved(sch, part, _elements(window)[0].buffer)
+    elif own > 1:  # as the second it is as good
+        sch.reorder_addends(sch.get_sblock(part), [own, *(k for k in range(count) if k != own)])
     return True
 
 

@@ -183,3 +183,20 @@ def _cycles(space: Space) -> list[int]:
     points = space.sample(np.random.default_rng(0), 300)
     best = points[np.argsort(space.draft(points))[:3]]
     return [lower_table(space.schedule(point).func, space.target).cycles() for point in best]
+
+
+@pytest.mark.parametrize(("side", "window", "step", "placed"), [
+    (17, 3, 2, True), (16, 2, 2, True), (15, 3, 1, True), (17, 5, 3, True), (19, 7, 4, True), (12, 2, 1, True),
+    (16, 4, 2, False), (17, 5, 2, False),  # each element is some other window's, too, and they do not slide
+])
+def test_comparisons_stand_where_sums_did(side: int, window: int, step: int, placed: bool) -> None:
+    """With the sums there is only what is stored in the accumulator; else windows have a place of their own."""
+    space = space_of(side, 1, window, step)
+    nest = space.sketches[form_of(space)].model.nest
+    assert nest.within == int(placed) and [halo.live for halo in nest.halos] == [1, *[0] * (len(nest.halos) - 1)]
+    assert sum(stage.imm_ops for stage in nest.stages) == 3 + (not placed)
+    point = stripped(space, 1)[0]
+    names = {s.buffer.split("_local")[0] for s in lower_table(space.schedule(point).func, space.target).storages
+             if s.scope == "local.acc_buffer"}
+    assert names == {"c", "m"}
+    assert measure(Candidate(space.func, "vta-de10", tuple(space.trace(point).as_json())), execute=True).ok

@@ -278,10 +278,16 @@ def test_addends_in_another_order(same: Same) -> None:
     sch.reorder_addends("out", [2, 0, 3, 1], [0, 0])
     assert value_of(sch, "out") == "T.max(C[vi] + A[vi] + 3 + B[vi], 0) - 1"
     same(total, sch)
-    for order, path, reason in (([0, 1, 2], [0, 0], "4 addends"), ([0, 1, 2, 2], [0, 0], "once each"), ([0, 1], [0], "no sum of"),
+    for order, path, reason in (([0, 1, 2], [0, 0], "4 addends"), ([0, 1, 2, 2], [0, 0], "once each"), ([0, 1], [], "no sum of"),
+                                ([0, 1, 2], [0], "2 operands"),
                                 ([0, 1], [0, 2], "none at 2")):
         with pytest.raises(ScheduleError, match=reason):
             Schedule(total).reorder_addends("out", order, path)
+    most = parse(total.script().replace("A[vi] + (B[vi] + (C[vi] + 3))", "T.max(A[vi], T.max(B[vi], T.max(C[vi], 3)))"))
+    sch = Schedule(most)
+    sch.reorder_addends("out", [2, 0, 1, 3, 4], [0])
+    assert value_of(sch, "out") == "T.max(T.max(T.max(T.max(C[vi], A[vi]), B[vi]), 3), 0) - 1"
+    same(most, sch)
     floats = parse(total.script().replace("int32", "float32").replace("T.max(", "(").replace(", 0)", ")"))
     with refused(ScheduleError, "form"):
         Schedule(floats).reorder_addends("out", [1, 0, 2, 3], [0])

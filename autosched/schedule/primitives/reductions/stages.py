@@ -30,15 +30,15 @@ class Stages(ScheduleBase):
 
     @primitive
     def reorder_addends(self, block: BlockRV | str, order: Sequence[int], path: Sequence[int] = ()) -> None:
-        """Adds up in another order: the sum of integers at a path as a chain, from the left.
+        """Adds up in another order: the sum of integers at a path as a chain, from the left; so with a minimum or maximum.
 
         Args:
             block: handle or name of a block that stores one value.
-            order: positions of the addends, in the order in which the value names them, each once.
+            order: positions of the addends, or of what is compared, in the order in which the value names them, each once.
             path: the operand to take at each step from the stored value down to the sum.
 
         Raises:
-            ScheduleError: no such operand, no sum of integers, or positions that are not those of its addends.
+            ScheduleError: no such operand, no sum or extremum of integers, or positions that are not those of its operands.
 
         Before::
 
@@ -226,15 +226,17 @@ def part_at(block: Block, value: Expr, path: list[int]) -> Expr:
 def _reordered(block: Block, order: list[int], path: list[int]) -> Block:
     store = plain_store(block)
     total = part_at(block, store.value, path)
-    if not (isinstance(total, BinOp) and total.op == "+" and is_int(total.dtype)):
-        raise Refusal(f"{expr_text(total)} in block {block.name} is no sum of integers", [block.ident], code="form")
-    parts = operands(total, "+")
+    if not (isinstance(total, BinOp) and total.op in ("+", "min", "max") and is_int(total.dtype)):
+        raise Refusal(f"{expr_text(total)} in block {block.name} is no sum of integers, nor a minimum or maximum", [block.ident],
+                      code="form")
+    parts = operands(total, total.op)
     if sorted(order) != list(range(len(parts))):
-        raise Refusal(f"order {order} does not name the {len(parts)} addends of block {block.name}, 0 to {len(parts) - 1}, once "
+        what = "addends" if total.op == "+" else "operands"
+        raise Refusal(f"order {order} does not name the {len(parts)} {what} of block {block.name}, 0 to {len(parts) - 1}, once "
                       "each", [block.ident], code="argument")
     made = parts[order[0]]
     for n in order[1:]:
-        made = binary("+", made, parts[n])
+        made = binary(total.op, made, parts[n])
     value = Replaced(total, made).visit_expr(store.value)
     return with_access(replace(block, body=BufferStore(store.buffer, store.indices, value)))
 
