@@ -1,202 +1,174 @@
-"""Results that stand in a larger operand's storage, where no other of their elements reads: windows that move on by several."""
+"""Where buffers stand that share a memory: nobody waits who need not, and nothing lies on what is alive."""
 
 from __future__ import annotations
 
-from types import ModuleType
+import random
+from types import SimpleNamespace
+from typing import Any
 
+import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from autosched.ir.stmt import PrimFunc
+from autosched.ir.scopes import ACC, INP
 from autosched.lower import lower_table
 from autosched.lower.affine import Lin, Loop
-from autosched.lower.regions import disjoint
-from autosched.lower.tree import Access, Site
-from autosched.script import parse
-from sim import isa
-
-TARGETS = ("vta-de10", "vta-de10-portable", "vta-fsim")
-MOVED = "T.shift_right(z[vi, vj, vk, 0, vl], 1)"
-
-
-def windows(
-    expr: str, shape: tuple[int, int], behind: str = MOVED, loops: str = "for j, k, l in T.grid(3, 4, 16)", after: str = "",
-    stored: str = "w",
-) -> PrimFunc:
-    """``z = expr`` of ``x``, and what is done to it ``behind``; both tiles load what they need."""
-    rows, columns = shape
-    return parse(f'''
-from tvm.script import tir as T
-@T.prim_func
-def main(a: T.Buffer((2, {rows}, {columns}, 1, 16), "int32"), out: T.Buffer((2, 3, 4, 1, 16), "int8")):
-    x = T.alloc_buffer((2, {rows}, {columns}, 1, 16), "int32", scope="local.acc_buffer")
-    z = T.alloc_buffer((2, 3, 4, 1, 16), "int32", scope="local.acc_buffer")
-    w = T.alloc_buffer((2, 3, 4, 1, 16), "int32", scope="local.acc_buffer")
-    for i in range(2):
-        for j, k, l in T.grid({rows}, {columns}, 16):
-            with T.block("load"):
-                vi, vj, vk, vl = T.axis.remap("SSSS", [i, j, k, l])
-                x[vi, vj, vk, 0, vl] = a[vi, vj, vk, 0, vl]
-        {loops}:
-            with T.block("window"):
-                vi, vj, vk, vl = T.axis.remap("SSSS", [i, j, k, l])
-                z[vi, vj, vk, 0, vl] = {expr}
-{after}        for j, k, l in T.grid(3, 4, 16):
-            with T.block("behind"):
-                vi, vj, vk, vl = T.axis.remap("SSSS", [i, j, k, l])
-                w[vi, vj, vk, 0, vl] = {behind}
-        for j, k, l in T.grid(3, 4, 16):
-            with T.block("store"):
-                vi, vj, vk, vl = T.axis.remap("SSSS", [i, j, k, l])
-                out[vi, vj, vk, 0, vl] = T.cast({stored}[vi, vj, vk, 0, vl], "int8")
-''')
+from autosched.lower.alike import _of_place
+from autosched.lower.allocate import Storage, _between, _meeting, _packed, _place
+from autosched.lower.elements import Place
+from autosched.measure import Candidate, measure
+from autosched.workloads import workload
+from autosched.workloads.stage import tensor
+from space import Space
+from space.rules import cuts
 
 
-def x(j: int, k: int, by: tuple[int, int] = (2, 2)) -> str:
-    """An element of a window that moves on by so many rows and columns."""
-    return f"x[vi, vj * {by[0]} + {j}, vk * {by[1]} + {k}, 0, vl]"
+def cut(space: Space, axis: str, size: int) -> int:
+    """The value of a cut column that cuts so much off an axis."""
+    model = space.sketches[0].model
+    at = next(n for n, a in enumerate(model.nest.axes) if a.name == axis)
+    return cuts.values(model)[at, size]
 
 
-def in_place(func: PrimFunc, target: str = "vta-de10") -> bool:
-    """Whether the window has no storage of its own."""
-    names = {s.buffer for s in lower_table(func, target).storages if s.scope == "local.acc_buffer"}
-    return "z" not in names
+def point(name: str, **decisions: Any) -> tuple[Space, np.ndarray]:
+    """A point of a named workload's space; ``head=("y", 6)`` cuts so much off."""
+    space = Space(workload(name).func, "vta-de10")
+    forms = [n for n, sketch in enumerate(space.sketches) if set(sketch.done) == set(decisions.pop("done", ()))]
+    given = {key: cut(space, *value) if isinstance(value, tuple) else value for key, value in decisions.items()}
+    return space, space.point(sketch=forms[0], **given)
 
 
-def room(size: tuple[int, int], by: tuple[int, int]) -> tuple[int, int]:
-    """What three by four windows read."""
-    return 2 * by[0] + size[0], 3 * by[1] + size[1]
+def places(space: Space, row: np.ndarray, scope: str) -> list[Any]:
+    """The buffers of a memory, in the order of the program."""
+    return [s for s in lower_table(space.schedule(row).func, "vta-de10").storages if s.scope == scope]
 
 
-@pytest.mark.parametrize(("size", "by", "there"), [
-    ((1, 3), (1, 2), True), ((3, 1), (2, 1), True), ((3, 3), (2, 2), True), ((2, 2), (2, 2), True), ((1, 2), (1, 3), True),
-    ((3, 5), (2, 4), True), ((1, 5), (1, 3), True),
-    ((1, 4), (1, 2), False),  # of two and two elements each is some other window's, too
-    ((1, 5), (1, 2), False), ((1, 3), (1, 1), False), ((2, 3), (1, 2), False),
-])
-def test_where_windows_have_an_element_of_their_own(
-    size: tuple[int, int], by: tuple[int, int], there: bool, vta_schedules: ModuleType
-) -> None:
-    """The chain begins with it: so the program says it here, as the first or the second of two."""
-    own = next(((j, k) for j in range(size[0]) for k in range(size[1]) if _alone(j, k, size, by)), None)
-    assert (own is not None) == there
-    elements = [(j, k) for j in range(size[0]) for k in range(size[1])]
-    first = own or elements[0]
-    rest = [e for e in elements if e != first]
-    for begun in ((first, rest[0]), (rest[0], first)):
-        expr = f"T.max({x(*begun[0], by)}, {x(*begun[1], by)})"
-        for e in rest[1:]:
-            expr = f"T.max({expr}, {x(*e, by)})"
-        func = windows(expr, room(size, by))
-        for target in TARGETS:
-            vta_schedules.verify(func, target)
-        assert in_place(func) == there
-        assert not in_place(func, "vta-de10-portable") and not in_place(func, "vta-fsim")
+def cycles(name: str, space: Space, row: np.ndarray) -> int:
+    """What the point's program takes, executed and compared."""
+    found = measure(Candidate(name, "vta-de10", tuple(space.trace(row).as_json())), execute=True)
+    assert found.cycles is not None, found.reason
+    return found.cycles
 
 
-def _alone(j: int, k: int, size: tuple[int, int], by: tuple[int, int]) -> bool:
-    """Whether no other window reads an element, by trying them all."""
-    others = {(j - by[0] * a, k - by[1] * b) for a in range(-9, 10) for b in range(-9, 10) if (a, b) != (0, 0)}
-    return not any(0 <= p < size[0] and 0 <= q < size[1] for p, q in others)
+def test_what_one_loop_fills_in_turn_does_not_lie_on_each_other() -> None:
+    """Two operands of a sum, of which one has two banks: in the main part each has a place of its own, in every iteration."""
+    name = "resnet18.add3"
+    space, row = point(name, head=("c", 2), cut=("c", 2), cut_again=("y", 1), tile_c=4, tile_x=7, order=1, load_a=2, load_b=2,
+                       banks_b=2, banks_acc=2)
+    main = [s for s in places(space, row, INP) if s.elements == 392]
+    (a, b) = sorted(main, key=lambda s: s.address)
+    assert {a.copies, b.copies} == {1, 2} and a.address + a.elements * a.copies <= b.address
+    # On each other it was 20 797: every load waited for the product before it.
+    assert cycles(name, space, row) == 17_644
 
 
-def test_nothing_is_moved(vta_schedules: ModuleType) -> None:
-    func = windows(f"T.max(T.max({x(0, 1)}, {x(0, 0)}), {x(0, 2)})", room((1, 3), (2, 2)))
-    found = []
-    for row in lower_table(func, "vta-de10").table:
-        if row[isa.OPCODE] == isa.OP_STORE:
-            break
-        if row[isa.OPCODE] == isa.OP_ALU:
-            found.append((int(row[isa.ALU_OP]), int(row[isa.USE_IMM])))
-    assert found == [(isa.ALU_MAX, 0), (isa.ALU_MAX, 0), (isa.ALU_SHR, 1)]
-    vta_schedules.verify(func, "vta-de10")
+def test_a_part_begins_in_the_copy_that_nobody_is_storing() -> None:
+    """The first part has no room beside both copies of the next one, but beside one, which is used first."""
+    name = "resnet18.c7"
+    space, row = point(name, done=("init by copy", "rows in use"), head=("y", 7), cut=("y", 1), cut_again=("co", 4), tile_y=2,
+                       head_ci=1, order=2, load_data=5, load_kernel=5, keep_kernel=1, banks_data=2, banks_acc=2, tail_last=2,
+                       addend_first=1)
+    head, main = places(space, row, ACC)[1:3]
+    assert (head.elements, main.elements, main.copies) == (1568, 448, 2)
+    assert head.address < main.address < head.address + head.elements <= main.address + main.elements, "only one copy is clear"
+    # Begun in the other copy it was 43 600: the second part waited for the store of the first.
+    assert cycles(name, space, row) == 38_273
 
 
-THREE = f"T.max(T.max({x(0, 1)}, {x(0, 0)}), {x(0, 2)})"
-READ = "z[vi, vj, vk, 0, vl] + x[vi, vj * 2, vk * 2 + {0}, 0, vl]"
+def test_who_comes_first_ends_where_the_next_does_not_begin() -> None:
+    name = "resnet18.c4"
+    space, row = point(name, done=("init by copy", "rows in use"), head=("y", 6), cut=("y", 6), tile_y=8, tile_x=14, tile_ci=1,
+                       last_ci=2, order=3, load_data=5, load_kernel=5, banks_data=2, banks_kernel=2, banks_acc=2,
+                       tail_last=2, addend_first=1)
+    assert cycles(name, space, row) == 51_577  # 53 994 where the first part's last copy lies under the next one's first
 
 
-@pytest.mark.parametrize(("change", "why"), [
-    ({"stored": "z"}, "stored element by element"),
-    ({"expr": f"T.max(T.max({x(0, 0)}, {x(0, 2)}), {x(0, 1)})"}, ""),  # it slides on
-    ({"expr": f"T.max(T.max({x(0, 0)}, {x(0, 1)}), {x(0, 2)})"}, ""),
-    ({"expr": f"T.max(T.max({x(0, 1)}, 3), {x(0, 0)})"}, "a constant moves it at no cost"),
-    ({"behind": READ.format(1)}, "it is read behind"), ({"behind": READ.format(0)}, "others of it are"),
-    ({"loops": "for k, j, l in T.grid(4, 3, 16)"}, ""), 
-    ({"loops": "for j, k, r, l in T.grid(3, 4, 2, 16)"}, "it is done twice"),
-])
-def test_what_is_in_the_way(change: dict[str, str], why: str, vta_schedules: ModuleType) -> None:
-    func = windows(**{"expr": THREE, "shape": room((1, 3), (2, 2)), **change})  # type: ignore[arg-type]
-    for target in TARGETS:
-        vta_schedules.verify(func, target)
-    assert in_place(func) == (not why), why
+def stored(name: str, size: int, life: tuple[int, int], turns: int = 0, banks: int = 2, loop: Loop | None = None) -> Storage:
+    """A storage of one copy, or of several that a loop of so many turns uses in turn."""
+    path = (loop,) if loop else (Loop(name, turns),) if turns else ()
+    return Storage(tensor(name, [size], "int32"), path, (), (size,), 1, size, banks if path else 1, (), life)
 
 
-@pytest.mark.parametrize("slices", [1, 2])
-def test_windows_of_a_larger_tile_slice_by_slice(slices: int, vta_schedules: ModuleType) -> None:
-    """What one slice reads no other one has written."""
-    func = parse(f"""
-from tvm.script import tir as T
-@T.prim_func
-def main(a: T.Buffer((2, 9, 9, 1, 16), "int32"), out: T.Buffer((2, 4, 4, 1, 16), "int8")):
-    x = T.alloc_buffer((2, 9, 9, 1, 16), "int32", scope="local.acc_buffer")
-    z = T.alloc_buffer((2, 4, 4, 1, 16), "int32", scope="local.acc_buffer")
-    w = T.alloc_buffer((2, 4, 4, 1, 16), "int32", scope="local.acc_buffer")
-    for i in range(2):
-        for j, k, l in T.grid(9, 9, 16):
-            with T.block("load"):
-                vi, vj, vk, vl = T.axis.remap("SSSS", [i, j, k, l])
-                x[vi, vj, vk, 0, vl] = a[vi, vj, vk, 0, vl]
-        for s in range({4 // slices}):
-            for j, k, l in T.grid({slices}, 4, 16):
-                with T.block("window"):
-                    vi, vk, vl = T.axis.remap("SSS", [i, k, l])
-                    vj = T.axis.spatial(4, s * {slices} + j)
-                    z[vi, vj, vk, 0, vl] = T.max(T.max({x(1, 1)}, {x(0, 1)}), {x(2, 0)})
-            for j, k, l in T.grid({slices}, 4, 16):
-                with T.block("behind"):
-                    vi, vk, vl = T.axis.remap("SSS", [i, k, l])
-                    vj = T.axis.spatial(4, s * {slices} + j)
-                    w[vi, vj, vk, 0, vl] = {MOVED}
-            for j, k, l in T.grid({slices}, 4, 16):
-                with T.block("store"):
-                    vi, vk, vl = T.axis.remap("SSS", [i, k, l])
-                    vj = T.axis.spatial(4, s * {slices} + j)
-                    out[vi, vj, vk, 0, vl] = T.cast(w[vi, vj, vk, 0, vl], "int8")
-""")
-    for target in TARGETS:
-        vta_schedules.verify(func, target)
-    assert in_place(func)
+def packed(stores: list[Storage], depth: int, again: bool = False) -> tuple[int, int]:
+    """What still meets when they are placed with care."""
+    uses: Any = {s.buffer: [(SimpleNamespace(order=n, path=()), None, True) for n in s.life] for s in stores}
+    found = _packed(stores, depth, uses, True, again)
+    assert found.high <= depth
+    return found.meeting
 
 
-STEPS = st.integers(0, 6)
+def test_in_a_loop_that_fills_both_every_copy_is_kept_clear() -> None:
+    loop = Loop("i", 4)
+    two, one = stored("two", 40, (1, 1), loop=loop), stored("one", 40, (0, 0), banks=1, loop=loop)
+    assert packed([two, one], 120, again=True) == (0, 0) and one.address == 80
 
 
-@given(st.lists(st.tuples(STEPS, STEPS, st.integers(0, 9), st.integers(0, 9)), min_size=1, max_size=2), st.integers(1, 4),
-       st.integers(1, 4), STEPS, STEPS)
-def test_what_lies_between_what_is_written(
-    dims: list[tuple[int, int, int, int]], first: int, second: int, outer: int, apart: int
-) -> None:
-    """Against all instances: where it is said to be so, no place that is read is one that is written."""
-    a, b, out = Loop("a", first), Loop("b", second), Loop("o", 3)
-    read = tuple([Lin({k: v for k, v in ((a, p), (b, q), (out, outer)) if v}, c) for p, q, c, _ in dims])
-    write = tuple([Lin({k: v for k, v in ((a, p), (b, q), (out, outer + (apart if n else 0))) if v}, c)
-                   for n, (p, q, _, c) in enumerate(dims)])
-    buffer = parse("""from tvm.script import tir as T
-@T.prim_func
-def main(x: T.Buffer((64, 64), "int32")):
-    for i in range(64):
-        with T.block("x"):
-            v = T.axis.spatial(64, i)
-            x[v, 0] = 0
-""").buffers[0]
-    ones = (1,) * len(dims)
-    site = Site("alu", "s", Access(buffer, write, ones), [], path=(out, a, b), own=2)
-    if not disjoint(site, Access(buffer, read, ones)):
-        return
-    for at in range(3):
-        runs = [{a: i, b: j, out: at} for i in range(first) for j in range(second)]
-        made, taken = ({tuple(i.const + sum(c * run[t] for t, c in i.terms.items()) for i in places) for run in runs}
-                       for places in (write, read))
-        assert not made & taken
+def test_who_was_placed_first_is_placed_again() -> None:
+    """As in a layer of three parts beside its addends: the first one ends where the second does not begin."""
+    stores = [stored("bias", 8, (0, 18)), stored("head", 672, (1, 6), 2), stored("main", 896, (7, 12), 4),
+              stored("last", 672, (13, 18), 2)]
+    assert packed(stores, 2048)[0] == 0
+    assert [s.address for s in stores] == [0, 704, 8, 8] and stores[1].last == 1
+
+
+MANY = [  # five layers of a network, one behind the other: the size, how many banks take turns, when it is alive
+    (70, 1, (429, 437)), (16, 1, (438, 451)), (980, 1, (439, 444)), (980, 2, (445, 450)), (196, 1, (451, 456)),
+    (16, 1, (457, 489)), (196, 1, (458, 468)), (588, 2, (469, 478)), (392, 1, (479, 488)), (196, 1, (489, 498)),
+    (32, 1, (499, 506)), (1372, 1, (500, 505)), (196, 1, (506, 511)), (32, 1, (512, 519)), (1519, 1, (513, 518)),
+    (49, 1, (519, 524)), (32, 1, (525, 537)), (686, 2, (527, 536)),
+]
+
+
+def test_layers_of_a_network_are_placed_one_after_the_other() -> None:
+    """The largest first, or those that live longest, the others find no room that is clear of the ones before them."""
+    stores = [stored(f"s{n}", size, life, 8 if banks > 1 else 0, banks) for n, (size, banks, life) in enumerate(MANY)]
+    uses: Any = {s.buffer: [(SimpleNamespace(order=n, path=()), None, True) for n in s.life] for s in stores}
+    _place(stores, ACC, 2048, uses, False)
+    spans = {id(s): s.life for s in stores}
+    for n, s in enumerate(stores):
+        assert s.address + s.total <= 2048
+        for p in stores[:n]:
+            apart = s.life[1] < p.life[0] or p.life[1] < s.life[0]
+            if apart and not _between(s, p, spans):
+                assert _meeting(s, s.address, s.turned, p, uses, False)[0] == 0, (s.buffer.name, p.buffer.name)
+
+
+def test_later_copies_are_kept_clear_where_there_is_room() -> None:
+    """The first copy would be clear at 0, and the second one wait."""
+    first, then = stored("first", 50, (0, 0), 2), stored("then", 30, (1, 1), 2)
+    assert packed([first, then], 160) == (0, 0) and (first.address, first.last, then.address) == (0, 1, 100)
+    first, then = stored("first", 50, (0, 0), 2), stored("then", 30, (1, 1), 2)
+    assert packed([first, then], 160, again=True)[0] == 0 and then.address == 0, "where a place that was used is worth more"
+
+
+def test_which_copy_is_first_is_part_of_what_a_site_asks() -> None:
+    """Else a site would be given the instructions of another one that begins in the other copy."""
+    store = stored("x", 8, (0, 0), 2)
+    asked = []
+    for turned in (0, 1):
+        store.turned = turned
+        asked.append(_of_place(Place(Lin(), store), {store.path[0]: 0}))
+    assert asked[0] != asked[1]
+
+
+@pytest.mark.parametrize("seed", range(200))
+def test_what_is_alive_together_never_meets(seed: int) -> None:
+    rng = random.Random(seed)
+    loop = Loop("i", 4)
+    stores, uses = [], {}
+    for k in range(rng.randint(2, 6)):
+        size, banks, first = rng.randint(1, 60), rng.choice((1, 2, 3)), rng.randint(0, 8)
+        life = first, first + rng.randint(0, 3)
+        path = (loop,) if banks > 1 or rng.random() < 0.3 else ()
+        store = Storage(tensor(f"b{k}", [size], "int32"), path, (), (size,), 1, size, banks, (), life)
+        stores.append(store)
+        uses[store.buffer] = [(SimpleNamespace(order=n, path=()), None, True) for n in life]
+    given: Any = uses
+    depth = rng.randint(40, 200)
+    for careful in (True, False):
+        found = _packed(stores, depth, given, careful, rng.random() < 0.5)
+        assert len(found.places) == len(stores) and found.high == max(at + s.total for s, at, _ in found.places)
+        for n, (s, at, turned) in enumerate(found.places):
+            assert at >= 0 and 0 <= turned < s.banks
+            for p, other, _ in found.places[:n]:
+                together = s.life[0] <= p.life[1] and p.life[0] <= s.life[1]
+                assert not together or at + s.total <= other or other + p.total <= at
