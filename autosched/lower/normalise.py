@@ -440,11 +440,10 @@ def _own_places(
         return ()
     places = [_place(to, at) for to, at in zip(site.write.indices, read.indices)]
     found = tuple(p for p in places if p is not None)
-    if len(found) < len(places) or all(p == (1, 0) for p in found) or read.extents != site.write.extents:
+    if len(found) < len(places) or all(p == (1, 0) for p in found):
         return ()
-    for (by, at), m, n, length in zip(found, shape_of(a), shape_of(b), read.extents):
-        if by * (n - 1) + at >= m or (by > 1 and length > 1):
-            return ()
+    if any(by * (n - 1) + at >= m for (by, at), m, n in zip(found, shape_of(a), shape_of(b))):
+        return ()
     if any(s.order > site.order for s, _, _ in uses[a]) or any(s.order < site.order for s, _, _ in uses[b]):
         return ()
     if any(s.kind == "store" for s, _, _ in uses[b]):
@@ -454,7 +453,7 @@ def _own_places(
     if len(lifetime(uses[b])) < len(alive) or any(s is not site and set(turns) & set(s.path) for s, _, _ in uses[a]):
         return ()
     moved = replace(site, write=read, own=len(site.path) - min(len(alive), len(site.outer)))
-    if any(loop.extent > 1 for loop in set(moved.inner) - site.write.loops()):
+    if set(moved.inner) - site.write.loops():
         return ()
     second = step.b.access if step.a.access is read else step.a.access
     for other in (x for x in site.reads if x.buffer is a and x is not read):
@@ -468,8 +467,8 @@ def _place(to: Lin, at: Lin) -> tuple[int, int] | None:
     by = 1
     if to.terms:
         term, c = next(iter(to.terms.items()))
-        by, rest = divmod(at.terms.get(term, 0), c)
-        if by < 1 or rest:
+        by = at.terms.get(term, 0) // c
+        if by < 1:
             return None
     moved = at.add(to, -by)
     return None if moved.terms or moved.const < 0 else (by, moved.const)

@@ -126,7 +126,7 @@ def _interleaved(site: Site, operand: Access) -> bool:
         between = at.add(to, -1)
         steps = [c for term, c in between.terms.items() if term in fixed]
         steps += [c for index in (at, to) for term, c in index.terms.items() if term not in fixed]
-        if length == width == 1 and between.const % (gcd(*steps) or abs(between.const) + 1):
+        if length == width == 1 and between.const % max(gcd(*steps), 1):
             return True
     return False
 
