@@ -141,7 +141,7 @@ def test_what_may_overflow_stays_where_it_is(step: str, ranges: Ranges, beyond: 
     "T.max(A[vi, 0] * 2, A[vi, 1] * 2)", "T.max(b[vi] - A[vi, 0], b[vi] - A[vi, 1])", "T.max(A[vi, 0] + 1, A[vi, 1] - 1)",
     "T.max(T.shift_right(A[vi, 0], 1), T.shift_right(A[vi, 1], 2))",
     "T.max(T.shift_right(1, A[vi, 0]), T.shift_right(1, A[vi, 1]))",
-    "T.max(T.min(A[vi, 0], 5), T.max(A[vi, 1], 5))",
+    "T.max(T.min(A[vi, 0], 5), T.max(A[vi, 1], 5))", "T.max(3, T.max(A[vi, 0], 5))",
 ])
 def test_other_values_stay(value: str) -> None:
     with refused(ScheduleError, "form"):

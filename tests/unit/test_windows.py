@@ -124,6 +124,7 @@ def test_parts_less_than_an_iteration_apart_are_shared(value: str, length: int, 
     "T.max(A[vi, vj * 2] + vj, A[vi, vj * 2 + 1] + vj)", "T.max(A[vi, vj * 2] + B[vi, vj], A[vi, vj * 2 + 1] + B[vi, vj])",
     "T.max(A[vi, vj * 2] + A[vi, vj * 4], A[vi, vj * 2 + 1] + A[vi, vj * 4 + 1])",
     "T.max(A[vi, 14 - vj * 2], A[vi, 15 - vj * 2])",
+    "T.max(A[vi, vj * 2] + vj, A[vi, vj * 2 + 1] + (vj + 1))",  # the iterator itself, a whole one further on
 ])
 def test_parts_that_read_more_than_a_multiple_are_not(value: str) -> None:
     with refused(ScheduleError, "index"):

@@ -328,8 +328,7 @@ class Shifted:
 
         def read(shift: int) -> Expr:
             here = moved * const(self.step, moved.dtype) if self.step > 1 else moved
-            place = here + const(shift, moved.dtype) if shift else here
-            at = tuple([place if d == self.dim else i for d, i in enumerate(store.indices)])
+            at = tuple([here + const(shift, moved.dtype) if d == self.dim else i for d, i in enumerate(store.indices)])
             return cast(self.base.dtype, BufferLoad(buffer, at, buffer.dtype))
 
         new = with_access(replace(block, body=BufferStore(store.buffer, store.indices, value(read))))
@@ -394,14 +393,14 @@ def _step_of(var: Var, own: list[Var], parts: list[Expr]) -> int:
 
 def _rescaled(part: Expr, var: Var, step: int, own: list[Var], known: Analyzer) -> Expr:
     """A part with an iterator in place of a multiple of it, as ``_step_of`` has found it."""
-    return known.simplify(_Rescaled(var, step, own, known).visit_expr(part))
+    return known.simplify(_Rescaled(var, step, own).visit_expr(part))
 
 
 class _Rescaled(Mutator):
     """Loads at indices in which an iterator stands for a multiple of it."""
 
-    def __init__(self, var: Var, step: int, own: list[Var], known: Analyzer) -> None:
-        self.var, self.step, self.own, self.known = var, step, own, known
+    def __init__(self, var: Var, step: int, own: list[Var]) -> None:
+        self.var, self.step, self.own = var, step, own
 
     def visit_expr(self, expr: Expr) -> Expr:
         if isinstance(expr, BufferLoad):
@@ -412,7 +411,7 @@ class _Rescaled(Mutator):
         form = linear_form(index, self.own)
         c = form[0].get(self.var, 0) if form is not None else 0
         assert isinstance(c, int)
-        return self.known.simplify(index - self.var * const(c - c // self.step, self.var.dtype)) if c else index
+        return index - self.var * const(c - c // self.step, self.var.dtype)
 
 
 def _shift(var: Var, own: list[Var], one: list[BufferLoad], other: list[BufferLoad]) -> int | None:
