@@ -23,6 +23,7 @@ from autosched.script import parse
 from autosched.target import get_target
 from space import Space
 from space.normalise import FUSED, SLID, fused
+from space.normalise.blocks import device_blocks, loads_of
 
 Same = Callable[..., None]
 Ranges = dict[str, tuple[int, int]]
@@ -295,6 +296,41 @@ def test_which_windows_are_fused(change: dict[str, object], there: bool) -> None
 
 def test_windows_of_so_many_elements() -> None:
     assert fused.applies(pooled(8, 8, 8)) and not fused.applies(pooled(9, 9, 9)) and not fused.applies(pooled(8, 1, 1))
+
+
+def read_by_each(size: tuple[int, int], step: tuple[int, int], stage: str, target: str) -> list[int]:
+    """Of every block behind the sum, in order, how many elements it reads."""
+    text = POOLED.format(h=16, o=3, k="K", s="S", stage=stage, kept="int32", op="max", first=-(1 << 31), start="0",
+                         narrowed="g[v0, v1, v2, v3, v4, v5]")
+    text = text.replace("K, K", f"{size[0]}, {size[1]}")
+    text = text.replace("v2 * S", f"v2 * {step[0]}").replace("v3 * S", f"v3 * {step[1]}")
+    sch = fused.apply(Schedule(parse(text)), get_target(target))
+    assert sch is not None
+    behind = [block for block in device_blocks(sch.func) if block.init is None][1:-1]
+    return [len(loads_of(block)) for block in behind]
+
+
+SHORT = "T.max(T.shift_right(c[v0, v1, v2, v3, v4, v5], 6), -90)"
+B = "b[0, v1, 0, 0, v4, v5]"
+
+
+@pytest.mark.parametrize(("size", "step", "stage", "reads"), [
+    ((2, 2), (2, 2), SHORT, [4, 1]), ((3, 3), (3, 3), SHORT, [9, 1]),  # no two share any
+    ((3, 3), (2, 2), SHORT, [3, 3, 1]), ((4, 4), (3, 3), SHORT, [4, 4, 1]),  # row by row, at one that no other reads
+    ((2, 2), (1, 1), SHORT, [2, 2, 1]), ((3, 3), (1, 1), SHORT, [2, 2, 2, 2, 1]),  # they slide on
+    ((2, 3), (2, 2), SHORT, [3, 2, 1]), ((3, 2), (2, 2), SHORT, [2, 3, 1]), ((3, 2), (1, 2), SHORT, [2, 2, 2, 1]),
+    ((3, 3), (1, 2), SHORT, [3, 2, 2, 1]), ((3, 3), (2, 1), SHORT, [2, 2, 3, 1]),
+    ((4, 4), (2, 2), SHORT, [16]), ((4, 2), (2, 2), SHORT, [8]), ((2, 4), (2, 2), SHORT, [8]),  # all of them are others', too
+    # Nothing that begins with a constant is done to windows.
+    ((2, 2), (2, 2), "c[v0, v1, v2, v3, v4, v5]", [4]), ((2, 2), (1, 1), "c[v0, v1, v2, v3, v4, v5]", [4]),
+    ((2, 2), (2, 2), f"T.min(c[v0, v1, v2, v3, v4, v5], {B})", [5]),
+    ((3, 3), (2, 2), f"T.min(c[v0, v1, v2, v3, v4, v5], {B})", [10]),
+])
+def test_where_windows_stand(size: tuple[int, int], step: tuple[int, int], stage: str, reads: list[int]) -> None:
+    """A comparison in the place of a sum has stages of its own, elsewhere it is one with what is done behind it."""
+    assert read_by_each(size, step, stage, "vta-de10") == reads
+    for target in ("vta-de10-portable", "vta-fsim"):
+        assert read_by_each(size, step, stage, target) == [size[0] * size[1] + (B in stage)]
 
 
 CLIPPED = "T.min(T.shift_right(T.max(c[v0, v1, v2, v3, v4, v5], 0), 6), 100)"  # each element, by what a window compares

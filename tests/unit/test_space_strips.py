@@ -136,7 +136,7 @@ def test_only_what_a_tile_has_for_itself_comes_in_strips() -> None:
     assert strip(3) == 3 and strip(1) == 1
     assert strip(5) == strip(4) == strip(8) == 3, "of nine rows"
     assert strip(9) == strip(16) == 0, "all rows"
-    assert strip(3, load_X=0) == 0
+    assert strip(3, load_X=0) == 0 and strip(3, tile_v2=8, tile_v3=8) == 0, "loaded once"
     assert strip(3, tile_v1=1, order=within) == 0 and strip(3, tile_v1=2, order=within) == 3
 
 
@@ -157,6 +157,16 @@ def test_a_strip_lets_tiles_be_larger_than_the_memory_of_their_data() -> None:
     # 17 rows of 33 elements of 8 blocks each: 4488 vectors where there is room for 2048; a row is 264 of them.
     assert not fits() and fits(strip=1) and fits(strip=1, banks_X=3)
     assert space.target.capacity(INP) == 2048
+
+
+def test_along_what_the_weights_do_not_move() -> None:
+    """Groups of channels have data and weights of their own: the outermost of what moves the data alone are rows."""
+    text = POOLED.format(h=12, ci=1, co=2, k=1, s=12, d=1, w=2, t=2, o=6)
+    grouped = text.replace("X: T.Buffer((1, 1,", "X: T.Buffer((1, 2,").replace("X[v0, vi,", "X[v0, v1,")
+    for func in (text, grouped):
+        space = Space(parse(func), get_target("vta-de10"))
+        cut = space.sketches[form_of(space)].model.cut
+        assert cut is not None and (cut.dim, cut.along) == (2, 2)
 
 
 def test_other_halos_have_no_strips() -> None:
