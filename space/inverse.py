@@ -448,6 +448,10 @@ def _together(space: Space, sketch: int) -> Iterator[list[int]]:
                 yield [at[n] for n in (*own, *sums[r]) if n in at]
             yield [at[n] for n in (*own, *(f"tile_{r}" for r in reduce)) if n in at]
             yield [at[n] for n in (own[0], *(n for one in sums for n in one if not n.startswith("tile_"))) if n in at]
+        if model.cut is not None:
+            # Strips show where their data are loaded inside of all loops of several tiles.
+            own = [f"load_{model.nest.operands[model.cut.operand].label}", "strip"]
+            yield from ([at[n] for n in (*own, *more) if n in at] for more in ((), ("order",), *((tile,) for tile in tiles)))
         yield from ([one, other] for one, other in combinations([n for name, n in at.items() if len(
             model.columns[model.index[name]].choices) <= FEW], 2))
         yield [at[n] for n in (*tiles, "order") if n in at]

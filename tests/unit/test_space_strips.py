@@ -110,6 +110,14 @@ def test_what_a_strip_takes(side: int, taps: int, window: int, step: int, stride
             assert measure(Candidate(space.func, target, tuple(space.trace(point).as_json())), execute=True).ok
 
 
+@pytest.mark.parametrize(("side", "taps", "window", "nth"), [(17, 1, 3, 5), (16, 3, 2, 3), (16, 3, 2, 4)])
+def test_a_schedule_with_strips_is_found(side: int, taps: int, window: int, nth: int) -> None:
+    """Strips and where their data are loaded show together, whatever the order of loops is."""
+    space = space_of(side, taps, window, 2)
+    point = stripped(space, 10)[nth]
+    assert space.point_of(space.trace(point)).tolist() == point.tolist()
+
+
 @given(st.integers(1, 60), st.integers(1, 60))
 def test_strips_divide_a_tile(rows: int, wanted: int) -> None:
     most = min(wanted, rows)
