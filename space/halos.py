@@ -119,7 +119,7 @@ def _stands(site: Site, here: BufferLoad, second: BufferLoad, loads: Sequence[Bu
         return False
     for other in loads:
         steps = [int_value(Analyzer({}).simplify(b - a)) for a, b in zip(here.indices, other.indices)]
-        apart = any(by > 1 and step is not None and step % by for step, (by, _) in zip(steps, places))
+        apart = any(step is not None and step % by for step, (by, _) in zip(steps, places))
         ahead = other is second and all(step is not None and step >= 0 for step in steps) and any(steps)
         if other is not here and not apart and not ahead:
             return False

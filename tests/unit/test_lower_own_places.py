@@ -15,7 +15,10 @@ from autosched.lower.affine import Lin, Loop
 from autosched.lower.regions import disjoint
 from autosched.lower.tree import Access, Site
 from autosched.script import parse
+from autosched.target import get_target
 from sim import isa
+from space.halos import slides
+from space.sites import loads_of, sites_of
 
 TARGETS = ("vta-de10", "vta-de10-portable", "vta-fsim")
 MOVED = "T.shift_right(z[vi, vj, vk, 0, vl], 1)"
@@ -72,6 +75,12 @@ def in_place(func: PrimFunc, target: str = "vta-de10") -> bool:
     return "z" not in names
 
 
+def known(func: PrimFunc, target: str = "vta-de10") -> bool:
+    """Whether a space knows that: its costs depend on it."""
+    site = next(s for s in sites_of(func) if s.block.name == "window")
+    return slides(site, next(load.buffer for load in loads_of(site) if load.buffer.name == "x"), get_target(target))
+
+
 def room(size: tuple[int, int], by: tuple[int, int]) -> tuple[int, int]:
     """What three by four windows read."""
     return 2 * by[0] + size[0], 3 * by[1] + size[1]
@@ -99,8 +108,9 @@ def test_where_windows_have_an_element_of_their_own(
         func = windows(expr, room(size, by))
         for target in TARGETS:
             vta_schedules.verify(func, target)
-        assert in_place(func) == there
+        assert in_place(func) == there == known(func)
         assert not in_place(func, "vta-de10-portable") and not in_place(func, "vta-fsim")
+        assert not known(func, "vta-de10-portable") and not known(func, "vta-fsim")
 
 
 def _alone(j: int, k: int, size: tuple[int, int], by: tuple[int, int]) -> bool:
@@ -137,12 +147,17 @@ READ = "z[vi, vj, vk, 0, vl] + x[vi, vj * 2, vk * 2 + {0}, 0, vl]"
     ({"expr": f"T.max(T.max({x(0, 2)}, {x(0, 0)}), {x(0, 1)})"}, ""),  # it slides on, the other way around
     ({"expr": THREE.replace("vk * 2", "6 - vk * 2")}, "it goes backwards"),
     ({"expr": THREE.replace("vk * 2", "0")}, "all have one element"),
+    ({"expr": "T.max(x[vi, vj, 3 - vk, 0, vl], x[vi, vj, 4 - vk, 0, vl])"}, "they slide backwards"),
+    ({"expr": f"T.max({x(0, 1, (1, 1))}, {x(1, 0, (1, 1))})"}, "neither is ahead of the other"),
+    ({"expr": f"T.max(T.max({x(0, 0)}, {x(0, 2)}), {x(0, 4)})", "shape": (7, 11)}, "the third is no other's second"),
 ])
 def test_what_is_in_the_way(change: dict[str, str], why: str, vta_schedules: ModuleType) -> None:
     func = windows(**{"expr": THREE, "shape": room((1, 3), (2, 2)), **change})  # type: ignore[arg-type]
     for target in TARGETS:
         vta_schedules.verify(func, target)
     assert in_place(func) == (not why), why
+    if "expr" in change:
+        assert known(func) == (not why), why
 
 
 def block(name: str, value: str, grid: str = "3, 4, 16") -> str:
