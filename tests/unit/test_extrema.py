@@ -98,6 +98,10 @@ def test_what_never_falls_is_done_once(same: Same, steps: list[str], op: str, co
     ("T.max(T.shift_right(T.max(A[vi, 0], 0), 3), T.shift_right(T.max(A[vi, 1], 0), 3))",
      "T.shift_right(T.max(T.max(A[vi, 0], A[vi, 1]), 0), 3)"),
     ("T.max(T.max(A[vi, 0], 0), T.max(A[vi, 1], 5))", "T.max(T.max(T.max(A[vi, 0], A[vi, 1]), 0), 5)"),
+    # So does a tensor: between it and the operands others may be done to all of these.
+    ("T.max(T.max(T.max(T.min(A[vi, 0], 9), -5), b[vi]), T.max(T.max(T.min(A[vi, 1], 9), -5), b[vi]))",
+     "T.max(T.max(T.min(T.max(A[vi, 0], A[vi, 1]), 9), b[vi]), -5)"),
+    ("T.max(T.max(A[vi, 0], b[vi]), T.max(A[vi, 1], b[vi]))", "T.max(T.max(A[vi, 0], A[vi, 1]), b[vi])"),
     # Inside of something else, and of operands that become the same.
     ("2 * T.min(A[vi, 0] + b[vi], b[vi] + A[vi, 1])", "T.min(A[vi, 0], A[vi, 1]) + b[vi]"),
 ])
@@ -142,7 +146,7 @@ def test_what_may_overflow_stays_where_it_is(step: str, ranges: Ranges, beyond: 
     "T.max(A[vi, 0] * 2, A[vi, 1] * 2)", "T.max(b[vi] - A[vi, 0], b[vi] - A[vi, 1])", "T.max(A[vi, 0] + 1, A[vi, 1] - 1)",
     "T.max(T.shift_right(A[vi, 0], 1), T.shift_right(A[vi, 1], 2))",
     "T.max(T.shift_right(1, A[vi, 0]), T.shift_right(1, A[vi, 1]))",
-    "T.max(T.min(A[vi, 0], 5), T.max(A[vi, 1], 5))", "T.max(3, T.max(A[vi, 0], 5))",
+    "T.max(T.min(A[vi, 0], 5), T.max(A[vi, 1], 5))", "T.max(3, T.max(A[vi, 0], 5))", "T.max(T.max(A[vi, 0], b[vi]), A[vi, 1])",
 ])
 def test_other_values_stay(value: str) -> None:
     with refused(ScheduleError, "form"):

@@ -90,18 +90,22 @@ class _First(Mutator):
         """
         every = operands(value, op)
         leaves = list(dict.fromkeys(every))
-        own = [e for e in leaves if int_value(e) is None]
+        own, behind = [e for e in leaves if int_value(e) is None], [e for e in leaves if int_value(e) is not None]
         step = self._last(own) if len(own) > 1 else None
         if step is None:
-            if len(own) < 2 or sum(int_value(e) is not None for e in every) < 2:
-                return None
             # What several are compared with comes last, too.
+            common = [e for e in own if every.count(e) > 1]
+            own, behind = [e for e in own if e not in common], [*common, *behind]
+            if len(own) < 2 or sum(map(every.count, behind)) < 2:
+                return None
+            step = self._last(own) if common else None
+        if step is None:
             found = reduce(lambda a, b: binary(op, a, b), own)
         else:
             inner = reduce(lambda a, b: binary(op, a, b), dict.fromkeys(step[0]))
             further = self._hoisted(op, inner)
             found = step[1](inner if further is None else further)
-        return reduce(lambda a, b: binary(op, a, b), [e for e in leaves if int_value(e) is not None], found)
+        return reduce(lambda a, b: binary(op, a, b), behind, found)
 
     def _last(self, values: Sequence[Expr]) -> _Step | None:
         """What is done to all of some values at last, and never falls; None where there is no such step."""
