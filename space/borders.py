@@ -125,12 +125,21 @@ def rows(model: Model, part: Part) -> Ints:
 
 
 def thick(model: Model, plan: Plan, part: Part) -> Ints:
-    """How many of these a strip has, shape (n,): all have as many, the most that divide a tile's and are no more than wanted."""
+    """How many of these a strip has, shape (n,)."""
     every = rows(model, part)
     wanted = plan.others.get(ROWS)
-    if wanted is None or not wanted.any():
-        return every
-    most = np.where(wanted > 0, np.minimum(wanted, every), every)
+    return every if wanted is None or not wanted.any() else alike(model, every, wanted)
+
+
+def alike(model: Model, every: Ints, wanted: Ints | int) -> Ints:
+    """Rows of strips that all have as many: the most that divide a tile's and are no more than wanted; all where that is 0.
+
+    Args:
+        model: of the sketch.
+        every: rows of a tile, shape (n,).
+        wanted: at most, shape (n,) or one for all.
+    """
+    most = np.where(np.asarray(wanted) > 0, np.minimum(wanted, every), every)
     return np.asarray(model.parts_of[every, most], dtype=np.int64)
 
 

@@ -12,7 +12,6 @@ import numpy as np
 
 from autosched.ir.scopes import ACC, INP
 from sim import timing
-from space import borders
 
 if TYPE_CHECKING:
     from space.model import Model
@@ -22,7 +21,7 @@ if TYPE_CHECKING:
 
 def compute_floor(model: Model, plan: Plan) -> Ints:
     """Cycles that the GEMM and ALU pipelines need at least, shape (n,): one a uop, two a tensor-tensor uop."""
-    alu = model.out_elements * (model.imm_ops + 2 * model.tensor_ops + model.added) + borders.floor(model)
+    alu = model.out_elements * (model.imm_ops + 2 * model.tensor_ops + model.added) + model.halo_floor
     if model.nest.anchor is None:
         return np.full(len(plan), alu, dtype=np.int64)
     products = np.where(plan.drops | model.nest.guarded, model.padding.useful, model.products) * model.nest.step

@@ -32,6 +32,7 @@ from space.least_epilogue import blocks_of, differences_of, identities_of, least
 from space.model import LAID_OUT, Model
 from space.nest import Nest
 from space.operands import Operand
+from space.plan import indices
 
 _fillings = lru_cache(maxsize=8)(fillings)  # sketches that differ in their stages only are packed alike
 
@@ -185,9 +186,8 @@ def _places(operand: Operand, extents: npt.NDArray[np.int64]) -> npt.NDArray[np.
         return None
     found = np.ones((), dtype=np.bool_)
     for d, (coeffs, size) in enumerate(operand.dims):
-        index = np.array(operand.within[d] if operand.within else [0]) + (operand.first[d] if operand.first else 0)
-        for a, c in enumerate(coeffs):
-            index = np.add.outer(index, c * np.arange(extents[a] if c else 1)).ravel()
+        start = np.array(operand.within[d] if operand.within else [0]) + (operand.first[d] if operand.first else 0)
+        index = np.add.outer(start, indices(extents, coeffs, [a for a, c in enumerate(coeffs) if c]))
         found = np.logical_and.outer(found, np.isin(np.arange(size), index))
     return found
 

@@ -287,16 +287,13 @@ class Model:
         extents, tiles, _ = turned(plan, part)
         placed = self._placed(plan, [part])
         around = columns(self.loops_outside(plan)) if placed[1].any() else np.zeros((0, 0), dtype=np.bool_)
-        cut = np.full(len(self.nest.operands), -1, dtype=np.int64)
-        if self.cut is not None:
-            cut[self.cut.operand] = self.cut.along
         less = np.array(np.atleast_2d(borders.shorter(self, plan, part)))
         shape = count, len(extents), most, n
         padded, region = np.ones(shape, dtype=np.int64), np.ones(shape, dtype=np.int64)
         counts = np.zeros((3, count, len(extents), n), dtype=np.int64)
         loads(
-            first, extents, tiles, around, columns(plan.position), *placed, np.array(plan.drops), *self.dims, cut, less,
-            padded, region, counts, np.zeros(most, dtype=np.int64),
+            first, extents, tiles, around, columns(plan.position), *placed, np.array(plan.drops), *self.dims, self._cut_along,
+            less, padded, region, counts, np.zeros(most, dtype=np.int64),
         )
         for found in (padded, region, counts):
             # Whoever asks next gets the same array.
@@ -333,6 +330,19 @@ class Model:
                 movers[k, d, : len(pairs)] = np.array(pairs, dtype=np.int64).reshape(len(pairs), 2)
             sizes[k, : dims[k, 0]] = np.stack([shape.least, shape.sizes, shape.source, shape.spans, shape.strides], axis=1)
         return dims, movers, sizes
+
+    @cached_property
+    def _cut_along(self) -> Ints:
+        """The dimension along which every operand comes strip by strip, or -1; shape (operands,)."""
+        found = np.full(len(self.nest.operands), -1, dtype=np.int64)
+        if self.cut is not None:
+            found[self.cut.operand] = self.cut.along
+        return found
+
+    @cached_property
+    def halo_floor(self) -> int:
+        """As ``borders.floor``: every bound asks for it."""
+        return borders.floor(self)
 
     def span(self, operand: int, dim: int) -> int:
         """Indices of a dimension of an operand from the first to the last that is used."""

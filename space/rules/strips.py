@@ -40,11 +40,11 @@ class Strips(NumericRule):
             return
         own[~borders.divisible(model, plan)] = 0
         every = [(part.on, borders.rows(model, part)) for part in plan.parts]
-        means = [model.parts_of[rows, np.where(own > 0, np.minimum(own, rows), rows)] for _, rows in every]
+        means = [borders.alike(model, rows, own.astype(np.int64)) for _, rows in every]
         for fewer in model.columns[model.index["strip"]].choices[::-1]:
             same = own > fewer
             for (on, rows), meant in zip(every, means):
-                same &= ~on | (model.parts_of[rows, np.minimum(fewer or rows, rows)] == meant)
+                same &= ~on | (borders.alike(model, rows, fewer) == meant)
             own[same] = fewer
 
     def features(self, model: Model, points: Points, plan: Plan) -> list[npt.NDArray[np.float64]]:
