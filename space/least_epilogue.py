@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,6 +16,7 @@ from autosched.ir.stmt import Block, BlockRealize, Buffer, BufferStore
 from autosched.ir.value_bounds import ValueBounds
 from autosched.target import Target
 from sim import isa, timing
+from space.least_joined import MARGIN, Joined, joined_operations
 from space.nest import Nest
 from space.stages import Stage
 
@@ -30,15 +31,17 @@ class Epilogue:
     Args:
         initial: cycles of writing the accumulator before the first product, an addend included.
         named: the immediate operations that the result needs.
+        extra: cycles of further operations, whose kind may be any.
         loaded: addends that are part of the sum as they are: a load may write the accumulator with them.
     """
 
     initial: int
     named: tuple[str, ...]
     loaded: frozenset[str]
+    extra: int = 0
 
 
-def least_epilogue(nest: Nest, target: Target, laid_out: bool) -> Epilogue:
+def least_epilogue(nest: Nest, target: Target, origins: Mapping[str, Set[str]]) -> Epilogue:
     """The epilogue that no program can do without; each line is proven in docs/bound.md.
 
     A right shift, a maximum with a constant and a minimum with a constant are one operation each, the last two where the value
@@ -50,7 +53,8 @@ def least_epilogue(nest: Nest, target: Target, laid_out: bool) -> Epilogue:
     Args:
         nest: the program.
         target: the machine.
-        laid_out: whether the operands' layout is the space's choice, so that an addend may come in a lane that is free.
+        origins: where the operands' layout is the space's choice, so that an addend may come in a lane that is free: the tensors
+            that each of them is made of.
     """
     blocks = blocks_of(nest)
     values = ValueBounds(nest.func)
@@ -73,6 +77,7 @@ def least_epilogue(nest: Nest, target: Target, laid_out: bool) -> Epilogue:
         init = blocks[nest.anchor].init
         loaded |= _summed(init.value) if isinstance(init, BufferStore) else set()
     linear = len(stages) == len(nest.stages)
+    bends: dict[str, set[str]] = {}
     for stage in nest.stages[: len(nest.stages) - len(stages)]:
         # Ahead of a place where results come together nothing is looked at: any addend may be part of a sum.
         loaded |= {o.name for o in nest.operands if o.scope == ACC and stage.block in o.readers}
@@ -97,12 +102,16 @@ def least_epilogue(nest: Nest, target: Target, laid_out: bool) -> Epilogue:
             op = e.op if isinstance(e, BinOp | Call) else ""
             if op == "+" and linear and other is not None and not any(map(_bends, walk_expr(own))):
                 loaded |= _summed(other)
+            bent = bends.setdefault(stage.block, set())
             if op == "shift_right" and constant and _zeros(own, zeros) < constant:
                 needed["shr"] = True
+                bent.add(op)
             elif op == "max" and constant is not None and low < constant:
                 needed["max"] = True
+                bent |= {op} if low <= constant - MARGIN else set()
             elif op == "min" and constant is not None and high > constant:
                 needed["min"] = True
+                bent |= {op} if high >= constant + MARGIN else set()
             elif op == "+" and other is not None and has_loads(other):
                 addend = True
         linear = linear and not any(map(_bends, walk_expr(made.value)))
@@ -111,14 +120,18 @@ def least_epilogue(nest: Nest, target: Target, laid_out: bool) -> Epilogue:
     addend |= nest.anchor is not None and nest.tensorized and any(o.scope == ACC and o.consumer in early for o in nest.operands)
     if nest.anchor is None or not nest.tensorized:
         initial = 0
-    elif not addend or target.semantics == "chisel" or joined or laid_out:
+    elif not addend or target.semantics == "chisel" or joined or origins:
         initial = 1
     else:
         initial = 2
     # On a wide bus a load writes a vector sooner, whatever it holds.
     initial = min(initial, int(timing.load_words(isa.MEM_ACC, 0, 1, VECTORS, VECTORS, config=target.config)) // VECTORS)
-    named = tuple(needed)[: spread if spread < 2 else None]
-    return Epilogue(initial, named, frozenset(loaded))
+    if spread < 2:
+        return Epilogue(initial, tuple(needed)[:spread], frozenset(loaded))
+    more = Joined()
+    if not joined and not differences:
+        more = joined_operations(nest, blocks, values, origins, bends)
+    return Epilogue(initial, (*needed, *more.named), frozenset(loaded), more.extra)
 
 
 def _zeros(e: Expr, known: Mapping[Buffer, int]) -> int:

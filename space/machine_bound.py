@@ -386,7 +386,7 @@ def _needs(
         given: names of the program's own tensors.
     """
     nest, c = model.nest, model.config
-    epilogue = least_epilogue(nest, model.target, bool(model.origins))
+    epilogue = least_epilogue(nest, model.target, model.origins)
     lanes_of = {scope: prod(memory.lanes) for scope, memory in model.target.memories.items()}
     constant = {x.buffer.name for x in nest.func.constants}
     # Where a load widens, what an identity widens needs no product.
@@ -474,6 +474,7 @@ def _needs(
     # What is kept in the accumulator may have had these operations already; they do not count again.
     before = frozenset[str]().union(*(kinds.get(nest.operands[k].name, frozenset()) for k in reduced)) if passes else frozenset()
     own = [kind for kind in epilogue.named if kind not in before]
+    extra = 0 if before else epilogue.extra
     kinds |= {name: before.union(epilogue.named) for name in _stored(nest)}
     # What a maximum takes the largest of may be done to that alone: it is monotone.
     worked = vectors if rest.pooled is None else min(vectors, _of(rest.pooled, share))
@@ -487,11 +488,11 @@ def _needs(
     return _Needs(
         streams, addends, frozenset(moves), words, first, products, needed, riders, products if widened and mixed else 0,
         tuple(sorted(taken)), moved if nest.anchor else (),
-        epilogue.initial * written, len(own) * worked + mixed + joins, mixed,
+        epilogue.initial * written, (len(own) + extra) * worked + mixed + joins, mixed,
         len(own) + bool(joins) + sum(not s.fresh and s.block not in early for s in links),
         starts, written, len(own) * worked,
         sum(name not in passing for name in _stored(nest)) * stored,
-        epilogue.initial * bool(written or not starts) + len(own) + -(-(mixed + joins) // max(vectors, 1)) + alone,
+        epilogue.initial * bool(written or not starts) + len(own) + extra + -(-(mixed + joins) // max(vectors, 1)) + alone,
     )
 
 

@@ -1,0 +1,216 @@
+"""A sum that an operand joins behind shifts and clips: no chain of operations makes it in fewer than docs/bound.md says."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+
+from autosched import te
+from autosched.ir import PrimFunc
+from autosched.search import TuneReport, tune
+from space import Space
+
+Table = npt.NDArray[np.int16]
+
+SUMS, CAME = 24, 10  # values of a sum and of the operand: [-12, 12) and [-5, 5)
+U: Table = np.arange(-SUMS // 2, SUMS // 2, dtype=np.int16)[:, None]
+R: Table = np.arange(-CAME // 2, CAME // 2, dtype=np.int16)[None, :]
+WRAP = 32  # what is stored are the low bits, of which a result has these many values
+CLIPS = range(-34, 35)  # of tables that begin with 0
+NEAR = range(-16, 17)  # of others
+SHIFTS = (1, 2)
+FACTORS = (-2, -1, 1, 2)  # of the operand, by one product
+
+
+def steps(t: Table, free: bool) -> Iterator[Table]:
+    """Every operation on tables (tables, sums, operands): clips, shifts, the operand's products; additions if they count."""
+    for c in CLIPS if free else NEAR:
+        yield np.maximum(t, c)
+        yield np.minimum(t, c)
+    for s in SHIFTS:
+        for e in range(1 << s if free else 1):
+            yield (t + e) >> s
+        yield t << s
+    for f in FACTORS:
+        yield t + f * R
+    for c in () if free else NEAR:
+        yield t + c
+
+
+def kept(tables: Table, wanted: Table, free: bool) -> Table:
+    """Tables, each once, that still tell what is wanted: where one has the same value for an operand, so has the result."""
+    if free:
+        tables = tables - tables[:, :1, :1]
+    tables = tables[np.abs(tables).max(axis=(1, 2)) < 128]
+    same = tables[:, 1:] == tables[:, :-1]
+    differs = (wanted[1:] - wanted[:-1]) % WRAP != 0
+    tables = tables[~(same & differs).any(axis=(1, 2))]
+    return np.unique(tables.astype(np.int8), axis=0).astype(np.int16)
+
+
+def is_one_step(tables: Table, wanted: Table, free: bool) -> bool:
+    """Whether one operation more makes what is wanted of some table, additions aside if they are free."""
+    for part in np.array_split(tables, len(tables) // 4096 + 1):
+        for made in steps(part, free):
+            off = (made - wanted) % WRAP
+            if (off == (off[:, :1, :1] if free else 0)).all(axis=(1, 2)).any():
+                return True
+    return False
+
+
+def least(wanted: Table, most: int, free: bool = True) -> int:
+    """The fewest operations of a chain that makes what is wanted of sums; more than most if none of so many does.
+
+    Args:
+        wanted: results, by sums and operands.
+        most: operations.
+        free: whether additions of constants count none; if they count, one ahead of all operations is free, in a sum's bias.
+    """
+    start = [U] if free else [U + c for c in NEAR]
+    tables: Table = np.stack([np.broadcast_to(t, wanted.shape) for t in start])
+    for count in range(1, most + 1):
+        if is_one_step(tables, wanted, free):
+            return count
+        if count < most:
+            tables = kept(np.concatenate(list(steps(tables, free))), wanted, free)
+    return most + 1
+
+
+def clip(x: Table, low: int, high: int) -> Table:
+    return np.minimum(np.maximum(x, low), high)
+
+
+@pytest.mark.parametrize(("wanted", "count", "free"), [
+    (clip(U + R, -3, 3), 3, True),  # a clip alone: the operand, and two
+    (clip(np.minimum(U >> 1, 2) + R, -3, 2), 5, True),  # two minima: SHR, MIN, the operand, MAX, MIN
+    (clip(clip(U, -3, 2) + R, -3, 2), 5, True),
+    (clip(clip(U >> 1, -3, 2) + R, -3, 2), 6, True),
+    ((U >> 1) + (R >> 1), 4, True),  # SHR, SHL, the operand, SHR
+    ((2 * (U >> 1) + R) >> 2, 4, True),
+    ((U + R + 1) >> 1, 2, True),  # the operand, SHR
+    ((clip(U >> 1, -3, 2) + R + 1) >> 1, 4, True),  # twice the operand, and one shift
+    ((clip(U >> 2, -2, 1) + R + 1) >> 1, 5, True),  # four times the operand is no product: another shift
+    ((U >> 1) + (R >> 1), 4, False),
+    ((U >> 1) + ((R + 1) >> 1), 5, False),  # the one is added behind all
+    ((2 * (U >> 1) + R + 2) >> 2, 4, False),  # the two come in with the bias
+    ((2 * (U >> 1) + R + 1) >> 2, 5, False),
+], ids=lambda v: str(v) if not isinstance(v, np.ndarray) else "")
+def test_no_chain_makes_a_joined_sum_in_fewer_operations(wanted: Table, count: int, free: bool) -> None:
+    """What docs/bound.md counts, for small numbers: all chains of fewer operations are tried."""
+    wanted = np.broadcast_to(wanted, (SUMS, CAME)).astype(np.int16)
+    assert least(wanted, count - 1, free) == count
+
+
+SHAPE = (1, 2, 6, 6, 1, 16)
+
+
+def scaled(total: Any, bias: Any, *, shift: int = 8, low: int | None = -128, high: int | None = 127) -> Any:
+    """A sum, scaled and clipped as layers are."""
+    made = total + bias >> shift if shift else total + bias
+    made = made if low is None else te.max(made, te.const(low, "int32"))
+    return made if high is None else te.min(made, te.const(high, "int32"))
+
+
+def joined(
+    head: Callable[[Any, Any], Any], tail: Callable[[Any, Any], Any], came: tuple[int, int] | None = None,
+    res: Callable[..., tuple[Any, ...]] | None = None, extents: tuple[int, ...] = SHAPE,
+) -> PrimFunc:
+    """A 1x1 convolution, what is done to its sums, and what is done to that and an operand of its own.
+
+    Args:
+        head: of the sum and its bias.
+        tail: of what that makes, and the operand.
+        came: range of the operand.
+        res: where it is read, by where the result is; the same place if None.
+        extents: of the operand.
+    """
+    data = te.placeholder((1, 2, 6, 6, 1, 16), "int8", name="data")
+    weight = te.placeholder((2, 2, 1, 1, 16, 16), "int8", name="weight")
+    bias = te.placeholder((1, 2, 1, 1, 1, 16), "int32", name="bias")
+    other = te.placeholder(extents, "int8", name="res")
+    k, ib = te.reduce_axis((0, 2), name="k"), te.reduce_axis((0, 16), name="ib")
+    total = te.compute(SHAPE, lambda n, co, y, x, nb, cb: te.sum(
+        data[n, k, y, x, nb, ib].astype("int32") * weight[co, k, 0, 0, cb, ib].astype("int32"), axis=[k, ib]), name="total")
+    made = te.compute(SHAPE, lambda n, co, y, x, nb, cb: head(total[n, co, y, x, nb, cb], bias[0, co, 0, 0, 0, cb]), name="made")
+    at = res or (lambda *i: i)
+    both = te.compute(SHAPE, lambda *i: tail(made[i], other[at(*i)].astype("int32")), name="both")
+    out = te.compute(SHAPE, lambda *i: both[i].astype("int8"), name="out")
+    ranges = (None, None, (-65536, 65536), came, None)
+    return replace(te.create_prim_func([data, weight, bias, other, out]), value_ranges=ranges)
+
+
+def narrowed(e: Any, low: int = -128) -> Any:
+    return te.min(te.max(e, te.const(low, "int32")), te.const(127, "int32"))
+
+
+# By name: the program, and its cycles of a vector besides the products: 1 of the first write and 1 of the operand among them.
+JOINED: dict[str, tuple[PrimFunc, int]] = {
+    "two clips": (joined(scaled, lambda c, r: narrowed(c + r)), 7),
+    "two clips, of which a shift is made one": (joined(scaled, lambda c, r: narrowed((c + 2 * r + 1) >> 1, 0), (0, 127)), 7),
+    "a maximum that the other one covers": (joined(scaled, lambda c, r: narrowed(c + r, 0)), 6),
+    "no clip ahead": (joined(lambda t, b: scaled(t, b, low=None, high=None), lambda c, r: narrowed(c + r)), 5),
+    "one minimum ahead": (joined(lambda t, b: scaled(t, b, low=None), lambda c, r: narrowed(c + r)), 6),
+    "no clip behind": (joined(lambda t, b: scaled(t, b, low=-64, high=63), lambda c, r: c + r, (-64, 64)), 5),
+    "an operand of too few values for a line to be told": (joined(scaled, lambda c, r: narrowed(c + r), (-2, 2)), 5),
+    "steps of the operand's own": (joined(scaled, lambda c, r: narrowed(((c << 1) + r + 1) >> 1)), 10),
+    "the same without a constant": (joined(scaled, lambda c, r: narrowed(((c << 1) + r) >> 1)), 9),
+    "a constant that the bias takes in": (joined(scaled, lambda c, r: narrowed(((c << 1) + r + 2) >> 2)), 7),
+    "a mean": (joined(scaled, lambda c, r: (c + r + 1) >> 1), 6),
+    "a mean, which one product brings in": (joined(lambda t, b: scaled(t, b, shift=6), lambda c, r: (c + r + 1) >> 1), 5),
+    "a mean that seven bits are too wide for": (joined(lambda t, b: scaled(t, b, shift=7), lambda c, r: (c + r + 1) >> 1), 6),
+    "its negative, which they are not": (joined(lambda t, b: scaled(t, b, shift=7), lambda c, r: (c - r + 1) >> 1), 5),
+    "an operand for all rows": (joined(
+        scaled, lambda c, r: narrowed(c + r), res=lambda n, co, y, x, nb, cb: (n, co, 0, x, nb, cb),
+        extents=(1, 2, 1, 6, 1, 16)), 0),
+}
+
+
+@pytest.mark.parametrize("name", JOINED)
+def test_what_an_operand_makes_due(name: str) -> None:
+    func, cycles = JOINED[name]
+    machine = Space(func, "vta-de10").machine
+    assert not cycles or machine.vector == cycles
+    own = Space(JOINED["two clips"][0], "vta-de10").machine if not cycles else None
+    assert own is None or machine.vector < own.vector
+
+
+@pytest.mark.parametrize("target", ["vta-de10", "vta-de10-portable", "vta-fsim"])
+@pytest.mark.parametrize("name", JOINED)
+def test_schedules_of_joined_sums_stay_above(name: str, target: str, tmp_path: Path) -> None:
+    found = tune(JOINED[name][0], target=target, trials=4, jobs=1, log=tmp_path, sampler="draft")
+    assert isinstance(found, TuneReport) and found.verified and found.cycles is not None
+    assert found.machine_bound <= found.cycles and not found.violations
+
+
+def plain(head: Callable[[Any, Any], Any], tail: Callable[[Any, Any], Any]) -> PrimFunc:
+    """The same in a layout that the space chooses, where 24 channels leave lanes free."""
+    data, weight = te.placeholder((24, 6, 6), "int8", name="data"), te.placeholder((32, 24), "int8", name="weight")
+    bias, other = te.placeholder((32,), "int32", name="bias"), te.placeholder((32, 6, 6), "int8", name="res")
+    k = te.reduce_axis((0, 24), name="k")
+    total = te.compute((32, 6, 6), lambda c, y, x: te.sum(
+        data[k, y, x].astype("int32") * weight[c, k].astype("int32"), axis=k), name="total")
+    made = te.compute((32, 6, 6), lambda c, y, x: head(total[c, y, x], bias[c]), name="made")
+    both = te.compute((32, 6, 6), lambda *i: tail(made[i], other[i].astype("int32")), name="both")
+    out = te.compute((32, 6, 6), lambda *i: both[i].astype("int8"), name="out")
+    return replace(te.create_prim_func([data, weight, bias, other, out]), value_ranges=(None, None, (-65536, 65536), None, None))
+
+
+@pytest.mark.parametrize(("tail", "more"), [
+    (lambda c, r: narrowed(c + r), 2),
+    (lambda c, r: narrowed(((c << 1) + r + 1) >> 1), 5),
+    (lambda c, r: (c + r + 1) >> 1, 0),  # a free lane may bring in the operand at any scale
+])
+def test_where_lanes_are_free(tail: Callable[[Any, Any], Any], more: int, tmp_path: Path) -> None:
+    def bare(c: Any, r: Any) -> Any:
+        return c + r
+
+    machine, least = (Space(plain(scaled, t), "vta-de10").machine for t in (tail, bare))
+    assert machine.vector == least.vector + more
+    found = tune(plain(scaled, tail), target="vta-de10", trials=4, jobs=1, log=tmp_path, sampler="draft")
+    assert isinstance(found, TuneReport) and found.verified and found.cycles is not None and found.machine_bound <= found.cycles
