@@ -48,7 +48,7 @@ def joined_operations(
 ) -> Joined:
     """What an operand makes due that is added to each result behind shifts and clips; nothing where that is not understood.
 
-    The result is a function of two numbers: of the sum of products, through what the stages ahead make of it, and of the operand's
+    The result is a function of two numbers: of the sum of products, by what the stages ahead make of it, and of the operand's
     element. Its values say what is needed, whatever the text looks like:
 
     * for the largest sums it rises with the operand and then is constant: two minima; so for the smallest, mirrored: two maxima;
@@ -85,12 +85,13 @@ def joined_operations(
     shift = 0 if origins else sum(int_value(e.args[1]) or 0 for e in shifts)
     named: list[str] = []
     steps: tuple[tuple[str, ...], int] | None = None
-    for op, first in (("min", max(low, high - WIDE)), ("max", low)):
-        if op not in ahead:
+    # Where sums are not clipped ahead, all that is done to them is done near 0 as well.
+    for op, first in (("min", max(low, high - WIDE)), ("max", low), ("shift_right", max(low, -WIDE // 2))):
+        if op not in ahead or (op == "shift_right" and len(ahead) > 1):
             continue
         carried = np.arange(first, min(high, first + WIDE) + 1)[:, None]
         table = _tail(nest, blocks, cut, nest.stages[at].block, {before: carried, element: came}, factor * came, values)
-        if table is not None and _rises_and_stops(table[-1] if op == "min" else -table[0]):
+        if table is not None and op != "shift_right" and _rises_and_stops(table[-1] if op == "min" else -table[0]):
             named.append(f"{op} ahead")
         if table is not None and whole:
             steps = _in_steps(table, least, shift) if steps is None else steps

@@ -161,6 +161,8 @@ JOINED: dict[str, tuple[PrimFunc, int]] = {
     "steps of the operand's own": (joined(scaled, lambda c, r: narrowed(((c << 1) + r + 1) >> 1)), 10),
     "the same without a constant": (joined(scaled, lambda c, r: narrowed(((c << 1) + r) >> 1)), 9),
     "a constant that the bias takes in": (joined(scaled, lambda c, r: narrowed(((c << 1) + r + 2) >> 2)), 7),
+    "steps of its own behind sums without a clip": (joined(
+        lambda t, b: scaled(t, b, low=None, high=None), lambda c, r: narrowed(((c << 1) + r + 1) >> 1)), 8),
     "a mean": (joined(scaled, lambda c, r: (c + r + 1) >> 1), 6),
     "a mean, which one product brings in": (joined(lambda t, b: scaled(t, b, shift=6), lambda c, r: (c + r + 1) >> 1), 5),
     "a mean that seven bits are too wide for": (joined(lambda t, b: scaled(t, b, shift=7), lambda c, r: (c + r + 1) >> 1), 6),
