@@ -21,6 +21,7 @@ from autosched.errors import LoweringError
 from autosched.lower.affine import Ints
 from sim import isa
 from sim.config import TOKEN_LIMIT, VTAConfig
+from sim.costs import INSN_ADDRESS, busy_alone, parameters
 
 CAPACITY = TOKEN_LIMIT
 ROUNDS = 8
@@ -93,7 +94,7 @@ def finish(
         at = np.searchsorted(loads, leading)
         followers = [(int(loads[k]), int(i)) for k, i in zip(at, leading) if k < len(loads)]
     if shared is not None:
-        table, uop_at, relays = _relayed(table, uop_at, config, shared)
+        table, uop_at, relays = _relayed(table, uop_at, config, semantics, shared)
     engine = isa.queue_of(table)
     depths = config.inp_depth, config.wgt_depth, config.acc_depth
     need, stale = _needs(table, engine, uop_at, stream.triples, depths, semantics == "chisel")
@@ -223,7 +224,9 @@ def _dram_boxes(table: isa.Table, config: VTAConfig, first: int, granule: int) -
     return boxes
 
 
-def _relayed(table: isa.Table, uop_at: Ints, config: VTAConfig, shared: tuple[int, int]) -> tuple[isa.Table, Ints, Ints]:
+def _relayed(
+    table: isa.Table, uop_at: Ints, config: VTAConfig, semantics: str, shared: tuple[int, int]
+) -> tuple[isa.Table, Ints, Ints]:
     """Adds compute no-ops where a load must follow a store (or the reverse), and says who waits for what through DRAM."""
     granule = int(isa.element_bytes(config)[1:].min())  # micro-ops are not shared with stores
     first, size = shared
@@ -232,18 +235,20 @@ def _relayed(table: isa.Table, uop_at: Ints, config: VTAConfig, shared: tuple[in
     is_store = (table[:, isa.OPCODE] == isa.OP_STORE).astype(np.int64)
     need = _dram_needs(boxes, is_store, engine, -(-size // granule))
     before: list[int] = []
-    wants: list[tuple[int, int]] = []  # (engine waited for, instruction)
+    wants: list[tuple[int, int, int]] = []  # (engine waited for, instruction, who needs that)
     reached = {0: -1, 2: -1}
     latest = {e: np.maximum.accumulate(np.where(engine == e, np.arange(len(table)), -1)) for e in (0, 2)}
-    for i in np.flatnonzero((engine != 1) & (need[:, [0, 2]].max(axis=1) >= 0)):
+    late = [int(i) for i in np.flatnonzero((engine != 1) & (need[:, [0, 2]].max(axis=1) >= 0))]
+    taken = busy_alone(table, parameters(config, INSN_ADDRESS, semantics)) + 1 if late else _unknown(0)
+    for i in late:
         other = 2 if engine[i] == 0 else 0
         if int(need[i, other]) > reached[other]:
-            # The no-op stands behind all computation so far: what else its engine had to do by now is nearly done. Waiting for
-            # all of it at once spares later loads no-ops of their own, which would keep them from running ahead.
+            # Waiting for all that its engine had to do by now spares later loads no-ops of their own, which would keep them from
+            # running ahead.
             p = int(latest[other][i])
             reached[other] = p
-            before.append(int(i))
-            wants.append((other, p))
+            before.append(_spot(table, engine, taken, p, i) if other == 2 else i)
+            wants.append((other, p, i))
     moved = np.arange(len(table)) + np.searchsorted(np.array(before, dtype=np.int64), np.arange(len(table)), side="right")
     total = len(table) + len(before)
     new_need = np.full((total, 3), -1, dtype=np.int64)
@@ -255,9 +260,37 @@ def _relayed(table: isa.Table, uop_at: Ints, config: VTAConfig, shared: tuple[in
     new_table[moved] = table
     new_uop_at = np.zeros(total, dtype=np.int64)
     new_uop_at[moved] = uop_at
-    for spot, (other, producer) in zip(before, wants):
-        user = int(moved[spot])
-        new_table[user - 1] = no_op()
-        new_need[user - 1, other] = moved[producer]
-        new_need[user, 1:2] = np.maximum(new_need[user, 1:2], user - 1)
+    for spot, (other, producer, user) in zip(before, wants):
+        at = int(moved[spot]) - 1
+        new_table[at] = no_op()
+        new_need[at, other] = moved[producer]
+        new_need[moved[user], 1] = max(int(new_need[moved[user], 1]), at)
     return new_table, new_uop_at, new_need
+
+
+def _spot(table: isa.Table, engine: Ints, taken: Ints, store: int, load: int) -> int:
+    """The instruction ahead of which a no-op waits for a store, so that a load behind it can follow.
+
+    Ahead of all that the compute engine has to do between both it would idle until the store is done, behind all of it the load
+    would wait for work that has nothing to do with it. The no-op stands where what multiplies next can begin soonest, as far as
+    instructions take the time that they need alone; of such spots where the load comes soonest.
+
+    Args:
+        table: instructions.
+        engine: of each of them.
+        taken: cycles of each of them.
+        store: the last instruction of its engine ahead of the load.
+        load: what the no-op is for, the last spot there is.
+    """
+    computes = engine == isa.QUEUE_COMPUTE
+    ahead = np.flatnonzero(computes[:store])
+    first = int(ahead[-1]) + 1 if len(ahead) else 0
+    drain = int(taken[first : store + 1][engine[first : store + 1] == isa.QUEUE_STORE].sum())
+    spots = np.append(store + 1 + np.flatnonzero(computes[store + 1 : load]), load)
+    before = np.cumsum(np.append(0, taken[spots[:-1]]))  # of the compute engine
+    multiplies = np.flatnonzero(table[load:, isa.OPCODE] == isa.OP_GEMM)
+    last = load + int(multiplies[0]) if len(multiplies) else len(table)
+    loading = int(taken[load:last][engine[load:last] == isa.QUEUE_LOAD].sum())
+    passes = np.maximum(before, drain)
+    computed, loaded = passes + before[-1] - before, passes + loading
+    return int(spots[np.lexsort((passes, computed, np.maximum(computed, loaded)))[0]])
