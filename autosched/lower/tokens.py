@@ -273,7 +273,7 @@ def _spot(table: isa.Table, engine: Ints, taken: Ints, store: int, load: int) ->
 
     Ahead of all that the compute engine has to do between both it would idle until the store is done, behind all of it the load
     would wait for work that has nothing to do with it. The no-op stands where what multiplies next can begin soonest, as far as
-    instructions take the time that they need alone; of such spots where the load comes soonest.
+    instructions take the time that they need alone; of such spots the first.
 
     Args:
         table: instructions.
@@ -293,4 +293,4 @@ def _spot(table: isa.Table, engine: Ints, taken: Ints, store: int, load: int) ->
     loading = int(taken[load:last][engine[load:last] == isa.QUEUE_LOAD].sum())
     passes = np.maximum(before, drain)
     computed, loaded = passes + before[-1] - before, passes + loading
-    return int(spots[np.lexsort((passes, computed, np.maximum(computed, loaded)))[0]])
+    return int(spots[np.lexsort((computed, np.maximum(computed, loaded)))[0]])  # of equals the first
