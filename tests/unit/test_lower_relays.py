@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import lru_cache
-from itertools import product
+from itertools import pairwise, product
 from typing import Any
 
 import numpy as np
@@ -43,7 +43,7 @@ def chain(height: int, channels: Sequence[int], stride: int) -> PrimFunc:
     """Layers, each of which reads what the one before stores."""
     data = te.placeholder((1, channels[0], height, height, 1, 16), "int8", name="data")
     tensor, args = data, [data]
-    for k, (ci, co) in enumerate(zip(channels, channels[1:])):
+    for k, (ci, co) in enumerate(pairwise(channels)):
         weight = te.placeholder((co, ci, 3, 3, 16, 16), "int8", name=f"w{k}")
         bias = te.placeholder((1, co, 1, 1, 1, 16), "int32", name=f"b{k}")
         tensor = layer(tensor, weight, bias, f"l{k}", stride)
