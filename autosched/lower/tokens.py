@@ -229,11 +229,11 @@ def _relayed(
 ) -> tuple[isa.Table, Ints, Ints]:
     """Adds compute no-ops where a load must follow a store (or the reverse), and says who waits for what through DRAM."""
     granule = int(isa.element_bytes(config)[1:].min())  # micro-ops are not shared with stores
-    first, size = shared
-    boxes = _dram_boxes(table, config, first, granule)
     engine = isa.queue_of(table)
-    is_store = (table[:, isa.OPCODE] == isa.OP_STORE).astype(np.int64)
-    need = _dram_needs(boxes, is_store, engine, -(-size // granule))
+    need = _through_dram(table, engine, config, shared, granule)
+    order = _waiting_last(engine, table[:, isa.MEM], need)
+    table, uop_at = table[order], uop_at[order]
+    need = _through_dram(table, engine, config, shared, granule)  # a run of loads is of one engine, whatever their order
     before: list[int] = []
     wants: list[tuple[int, int, int]] = []  # (engine waited for, instruction, who needs that)
     reached = {0: -1, 2: -1}
@@ -266,6 +266,38 @@ def _relayed(
         new_need[at, other] = moved[producer]
         new_need[moved[user], 1] = max(int(new_need[moved[user], 1]), at)
     return new_table, new_uop_at, new_need
+
+
+def _through_dram(table: isa.Table, engine: Ints, config: VTAConfig, shared: tuple[int, int], granule: int) -> Ints:
+    """Per instruction which stores and loads ahead of it, of the same DRAM, it comes behind."""
+    first, size = shared
+    boxes = _dram_boxes(table, config, first, granule)
+    return _dram_needs(boxes, (table[:, isa.OPCODE] == isa.OP_STORE).astype(np.int64), engine, -(-size // granule))
+
+
+def _waiting_last(engine: Ints, memory: Ints, need: Ints) -> Ints:
+    """The order of instructions in which, of loads in a row, those into the memory that waits for a store come last.
+
+    Only where the first one needs a store that none did before: elsewhere nothing waits, and the order is as it was meant.
+
+    Args:
+        engine: per instruction.
+        memory: that it loads.
+        need: per instruction, the stores that it comes behind.
+    """
+    order = np.arange(len(engine))
+    reached = -1
+    latest = np.maximum.accumulate(np.where(engine == isa.QUEUE_STORE, order, -1))
+    others = np.append(np.flatnonzero(engine != isa.QUEUE_LOAD), len(engine))
+    waits = need[:, isa.QUEUE_STORE] >= 0
+    for i in np.flatnonzero((engine == isa.QUEUE_LOAD) & waits):
+        if need[i, isa.QUEUE_STORE] > reached:
+            reached = int(latest[i])
+            end = int(others[np.searchsorted(others, i)])
+            # Two loads into one memory may write the same places.
+            last = np.isin(memory[i:end], memory[i:end][waits[i:end]])
+            order[i:end] = i + np.argsort(last, kind="stable")
+    return order
 
 
 def _spot(table: isa.Table, engine: Ints, taken: Ints, store: int, load: int) -> int:

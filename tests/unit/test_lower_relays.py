@@ -104,7 +104,7 @@ def test_hardly_ever_another_spot_is_better(name: str, monkeypatch: pytest.Monke
         gained += cycles[tuple(n - 1 for n, _ in spots)] - own
         gained_late += cycles[(0,) * len(spots)] - own
     assert np.count_nonzero(lost) <= 1 and max(lost) <= 100
-    assert gained > 0 and gained_late >= 0
+    assert gained > 0 and gained_late >= -max(lost)
 
 
 @pytest.mark.parametrize("name", CHAINS)
@@ -118,3 +118,33 @@ def test_every_spot_gives_the_same_results(name: str, monkeypatch: pytest.Monkey
             program = lowered(func, monkeypatch, chosen)[0].program(arrays)
             ran = execute(program, TARGET.mode)
             assert [bytes(ran.read(o.address, o.size)) for o in program.outputs] == [expected.tobytes()]
+
+
+@pytest.mark.parametrize("name", CHAINS)
+def test_weights_do_not_wait_with_what_a_layer_stores(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    gained = []
+    for func in schedules(name):
+        own = lower_table(func, TARGET).cycles()
+        with monkeypatch.context() as patch:
+            patch.setattr(tokens, "_waiting_last", lambda engine, memory, need: np.arange(len(engine)))
+            gained.append(lower_table(func, TARGET).cycles() - own)
+    assert min(gained) == 0 < max(gained)
+
+
+INP, WGT = isa.MEM_INP, isa.MEM_WGT
+S, C, L = isa.QUEUE_STORE, isa.QUEUE_COMPUTE, isa.QUEUE_LOAD
+
+
+@pytest.mark.parametrize(("rows", "order"), [
+    ([(S, 0, -1), (L, INP, 0), (L, WGT, -1), (L, INP, 0), (L, WGT, -1)], [0, 2, 4, 1, 3]),
+    ([(S, 0, -1), (L, WGT, 0), (L, INP, -1), (L, WGT, -1)], [0, 2, 1, 3]),  # the second into the same memory stays behind
+    ([(S, 0, -1), (L, INP, 0), (C, 0, -1), (L, WGT, -1)], [0, 1, 2, 3]),  # what computes may read what a load replaces
+    ([(S, 0, -1), (L, INP, 0), (C, 0, -1), (L, INP, 0), (L, WGT, -1)], [0, 1, 2, 3, 4]),  # the store is done by then
+    ([(S, 0, -1), (L, INP, 0), (S, 0, -1), (L, INP, 0), (L, WGT, -1)], [0, 1, 2, 3, 4]),
+    ([(S, 0, -1), (L, INP, 0), (S, 0, -1), (L, INP, 2), (L, WGT, -1)], [0, 1, 2, 4, 3]),
+    ([(S, 0, -1), (L, WGT, -1), (L, INP, 0), (L, WGT, -1)], [0, 1, 3, 2]),
+])
+def test_which_loads_come_last(rows: list[tuple[int, int, int]], order: list[int]) -> None:
+    engine, memory, store = (np.array(column) for column in zip(*rows))
+    need = np.stack([np.full(len(rows), -1), np.full(len(rows), -1), store], axis=1)
+    assert tokens._waiting_last(engine, memory, need).tolist() == order
