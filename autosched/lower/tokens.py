@@ -16,6 +16,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 
 from autosched.errors import LoweringError
 from autosched.lower.affine import Ints
@@ -231,9 +232,9 @@ def _relayed(
     granule = int(isa.element_bytes(config)[1:].min())  # micro-ops are not shared with stores
     engine = isa.queue_of(table)
     need = _through_dram(table, engine, config, shared, granule)
-    order = _waiting_last(engine, table[:, isa.MEM], need)
+    order = _waiting_last(table, engine, need)
     table, uop_at = table[order], uop_at[order]
-    need = _through_dram(table, engine, config, shared, granule)  # a run of loads is of one engine, whatever their order
+    need = _through_dram(table, engine, config, shared, granule)  # instructions have changed places within their engine
     before: list[int] = []
     wants: list[tuple[int, int, int]] = []  # (engine waited for, instruction, who needs that)
     reached = {0: -1, 2: -1}
@@ -275,28 +276,35 @@ def _through_dram(table: isa.Table, engine: Ints, config: VTAConfig, shared: tup
     return _dram_needs(boxes, (table[:, isa.OPCODE] == isa.OP_STORE).astype(np.int64), engine, -(-size // granule))
 
 
-def _waiting_last(engine: Ints, memory: Ints, need: Ints) -> Ints:
-    """The order of instructions in which, of loads in a row, those into the memory that waits for a store come last.
+def _multiplies(table: isa.Table) -> npt.NDArray[np.bool_]:
+    """Which instructions read operands of the GEMM."""
+    found: npt.NDArray[np.bool_] = (table[:, isa.OPCODE] == isa.OP_GEMM) & (table[:, isa.RESET] == 0)
+    return found
+
+
+def _waiting_last(table: isa.Table, engine: Ints, need: Ints) -> Ints:
+    """The order of instructions in which, of loads for one product, those into the memory that waits for a store come last.
 
     Only where the first one needs a store that none did before: elsewhere nothing waits, and the order is as it was meant.
 
     Args:
-        engine: per instruction.
-        memory: that it loads.
+        table: instructions.
+        engine: of each of them.
         need: per instruction, the stores that it comes behind.
     """
-    order = np.arange(len(engine))
+    order = np.arange(len(table))
     reached = -1
     latest = np.maximum.accumulate(np.where(engine == isa.QUEUE_STORE, order, -1))
-    others = np.append(np.flatnonzero(engine != isa.QUEUE_LOAD), len(engine))
+    # The other instructions of the compute engine touch nothing that its operands' loads do.
+    ends = np.append(np.flatnonzero((engine == isa.QUEUE_STORE) | _multiplies(table)), len(table))
     waits = need[:, isa.QUEUE_STORE] >= 0
     for i in np.flatnonzero((engine == isa.QUEUE_LOAD) & waits):
         if need[i, isa.QUEUE_STORE] > reached:
             reached = int(latest[i])
-            end = int(others[np.searchsorted(others, i)])
+            loads = i + np.flatnonzero(engine[i : int(ends[np.searchsorted(ends, i)])] == isa.QUEUE_LOAD)
+            memory = table[loads, isa.MEM]
             # Two loads into one memory may write the same places.
-            last = np.isin(memory[i:end], memory[i:end][waits[i:end]])
-            order[i:end] = i + np.argsort(last, kind="stable")
+            order[loads] = loads[np.argsort(np.isin(memory, memory[waits[loads]]), kind="stable")]
     return order
 
 
@@ -320,7 +328,7 @@ def _spot(table: isa.Table, engine: Ints, taken: Ints, store: int, load: int) ->
     drain = int(taken[first : store + 1][engine[first : store + 1] == isa.QUEUE_STORE].sum())
     spots = np.append(store + 1 + np.flatnonzero(computes[store + 1 : load]), load)
     before = np.cumsum(np.append(0, taken[spots[:-1]]))  # of the compute engine
-    multiplies = np.flatnonzero(table[load:, isa.OPCODE] == isa.OP_GEMM)
+    multiplies = np.flatnonzero(_multiplies(table[load:]))
     last = load + int(multiplies[0]) if len(multiplies) else len(table)
     loading = int(taken[load:last][engine[load:last] == isa.QUEUE_LOAD].sum())
     passes = np.maximum(before, drain)

@@ -126,25 +126,30 @@ def test_weights_do_not_wait_with_what_a_layer_stores(name: str, monkeypatch: py
     for func in schedules(name):
         own = lower_table(func, TARGET).cycles()
         with monkeypatch.context() as patch:
-            patch.setattr(tokens, "_waiting_last", lambda engine, memory, need: np.arange(len(engine)))
+            patch.setattr(tokens, "_waiting_last", lambda table, engine, need: np.arange(len(table)))
             gained.append(lower_table(func, TARGET).cycles() - own)
     assert min(gained) == 0 < max(gained)
 
 
-INP, WGT = isa.MEM_INP, isa.MEM_WGT
-S, C, L = isa.QUEUE_STORE, isa.QUEUE_COMPUTE, isa.QUEUE_LOAD
+INP, WGT, RESET, STORE, ALU, GEMM = -1, -2, -3, isa.OP_STORE, isa.OP_ALU, isa.OP_GEMM  # loads of the operands, and opcodes
 
 
 @pytest.mark.parametrize(("rows", "order"), [
-    ([(S, 0, -1), (L, INP, 0), (L, WGT, -1), (L, INP, 0), (L, WGT, -1)], [0, 2, 4, 1, 3]),
-    ([(S, 0, -1), (L, WGT, 0), (L, INP, -1), (L, WGT, -1)], [0, 2, 1, 3]),  # the second into the same memory stays behind
-    ([(S, 0, -1), (L, INP, 0), (C, 0, -1), (L, WGT, -1)], [0, 1, 2, 3]),  # what computes may read what a load replaces
-    ([(S, 0, -1), (L, INP, 0), (C, 0, -1), (L, INP, 0), (L, WGT, -1)], [0, 1, 2, 3, 4]),  # the store is done by then
-    ([(S, 0, -1), (L, INP, 0), (S, 0, -1), (L, INP, 0), (L, WGT, -1)], [0, 1, 2, 3, 4]),
-    ([(S, 0, -1), (L, INP, 0), (S, 0, -1), (L, INP, 2), (L, WGT, -1)], [0, 1, 2, 4, 3]),
-    ([(S, 0, -1), (L, WGT, -1), (L, INP, 0), (L, WGT, -1)], [0, 1, 3, 2]),
+    ([(STORE, -1), (INP, 0), (WGT, -1), (INP, 0), (WGT, -1)], [0, 2, 4, 1, 3]),
+    ([(STORE, -1), (INP, 0), (ALU, -1), (WGT, -1)], [0, 3, 2, 1]),
+    ([(STORE, -1), (INP, 0), (RESET, -1), (WGT, -1)], [0, 3, 2, 1]),
+    ([(STORE, -1), (WGT, 0), (INP, -1), (WGT, -1)], [0, 2, 1, 3]),  # the second into the same memory stays behind
+    ([(STORE, -1), (INP, 0), (GEMM, -1), (WGT, -1)], [0, 1, 2, 3]),  # a product may read what a load replaces
+    ([(STORE, -1), (INP, 0), (GEMM, -1), (INP, 0), (WGT, -1)], [0, 1, 2, 3, 4]),  # the store is done by then
+    ([(STORE, -1), (INP, 0), (STORE, -1), (INP, 0), (WGT, -1)], [0, 1, 2, 3, 4]),
+    ([(STORE, -1), (INP, 0), (STORE, -1), (INP, 2), (WGT, -1)], [0, 1, 2, 4, 3]),
+    ([(STORE, -1), (WGT, -1), (INP, 0), (WGT, -1)], [0, 1, 3, 2]),
 ])
-def test_which_loads_come_last(rows: list[tuple[int, int, int]], order: list[int]) -> None:
-    engine, memory, store = (np.array(column) for column in zip(*rows))
-    need = np.stack([np.full(len(rows), -1), np.full(len(rows), -1), store], axis=1)
-    assert tokens._waiting_last(engine, memory, need).tolist() == order
+def test_which_loads_come_last(rows: list[tuple[int, int]], order: list[int]) -> None:
+    table = np.zeros((len(rows), isa.NCOLS), dtype=np.int64)
+    for row, (kind, _) in zip(table, rows):
+        row[isa.OPCODE] = kind if kind >= 0 else GEMM if kind == RESET else isa.OP_LOAD
+        row[isa.MEM], row[isa.RESET] = {INP: isa.MEM_INP, WGT: isa.MEM_WGT}.get(kind, 0), kind == RESET
+    need = np.full((len(rows), 3), -1)
+    need[:, isa.QUEUE_STORE] = [store for _, store in rows]
+    assert tokens._waiting_last(table, isa.queue_of(table), need).tolist() == order
