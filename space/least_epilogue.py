@@ -16,7 +16,7 @@ from autosched.ir.stmt import Block, BlockRealize, Buffer, BufferStore
 from autosched.ir.value_bounds import ValueBounds
 from autosched.target import Target
 from sim import isa, timing
-from space.least_joined import MARGIN, Joined, joined_operations
+from space.least_joined import MARGIN, joined_operations
 from space.nest import Nest
 from space.stages import Stage
 
@@ -31,7 +31,7 @@ class Epilogue:
     Args:
         initial: cycles of writing the accumulator before the first product, an addend included.
         named: the immediate operations that the result needs.
-        extra: cycles of further operations, whose kind may be any.
+        extra: cycles of further operations, whose kinds, and how many instructions they take, are not known.
         loaded: addends that are part of the sum as they are: a load may write the accumulator with them.
     """
 
@@ -128,10 +128,8 @@ def least_epilogue(nest: Nest, target: Target, origins: Mapping[str, Set[str]]) 
     initial = min(initial, int(timing.load_words(isa.MEM_ACC, 0, 1, VECTORS, VECTORS, config=target.config)) // VECTORS)
     if spread < 2:
         return Epilogue(initial, tuple(needed)[:spread], frozenset(loaded))
-    more = Joined()
-    if not joined and not differences:
-        more = joined_operations(nest, blocks, values, origins, bends)
-    return Epilogue(initial, (*needed, *more.named), frozenset(loaded), more.extra)
+    extra = 0 if joined or differences else joined_operations(nest, blocks, values, origins, bends)
+    return Epilogue(initial, tuple(needed), frozenset(loaded), extra)
 
 
 def _zeros(e: Expr, known: Mapping[Buffer, int]) -> int:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Set
-from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -30,23 +29,12 @@ FACTORS = range(-128, 128)
 SHIFTS = range(1, 9)
 
 
-@dataclass(frozen=True)
-class Joined:
-    """Operations that a result needs beyond one shift, one maximum and one minimum.
-
-    Args:
-        named: what each of them is: an instruction of its own.
-        extra: cycles of further ones, whose kind may be any.
-    """
-
-    named: tuple[str, ...] = ()
-    extra: int = 0
-
-
 def joined_operations(
     nest: Nest, blocks: Mapping[str, Block], values: ValueBounds, origins: Mapping[str, Set[str]], bends: Mapping[str, Set[str]],
-) -> Joined:
-    """What an operand makes due that is added to each result behind shifts and clips; nothing where that is not understood.
+) -> int:
+    """Cycles of a vector that an operand makes due which is added behind shifts and clips; 0 where that is not understood.
+
+    They come on top of a shift, a maximum, a minimum and the operand's product, where these are due.
 
     The result is a function of two numbers: of the sum of products, by what the stages ahead make of it, and of the operand's
     element. Its values say what is needed, whatever the text looks like:
@@ -66,11 +54,11 @@ def joined_operations(
     """
     found = _joins(nest, {o.name: frozenset(origins.get(o.name, (o.name,))) for o in nest.operands})
     if found is None:
-        return Joined()
+        return 0
     at, operand, factor = found
     bent = [n for n, s in enumerate(nest.stages[:at]) if bends.get(s.block)]
     if not bent:
-        return Joined()
+        return 0
     cut = bent[-1] + 1
     head = [blocks[s.block] for s in nest.stages[:cut]]
     ahead = set[str]().union(*(bends.get(b.name, set()) for b in head))
@@ -83,8 +71,7 @@ def joined_operations(
     whole = "shift_right" in ahead and _weights_are_given(nest) and all(map(_keeps_whole, head))
     shifts = (e for b in head for e in _operations(b) if isinstance(e, Call) and e.op == "shift_right")
     shift = 0 if origins else sum(int_value(e.args[1]) or 0 for e in shifts)
-    named: list[str] = []
-    steps: tuple[tuple[str, ...], int] | None = None
+    clips, steps = 0, None
     # Where sums are not clipped ahead, all that is done to them is done near 0 as well.
     for op, first in (("min", max(low, high - WIDE)), ("max", low), ("shift_right", max(low, -WIDE // 2))):
         if op not in ahead or (op == "shift_right" and len(ahead) > 1):
@@ -92,11 +79,10 @@ def joined_operations(
         carried = np.arange(first, min(high, first + WIDE) + 1)[:, None]
         table = _tail(nest, blocks, cut, nest.stages[at].block, {before: carried, element: came}, factor * came, values)
         if table is not None and op != "shift_right" and _rises_and_stops(table[-1] if op == "min" else -table[0]):
-            named.append(f"{op} ahead")
+            clips += 1
         if table is not None and whole:
             steps = _in_steps(table, least, shift) if steps is None else steps
-    more, extra = steps or ((), 0)
-    return Joined((*named, *more), extra)
+    return clips + (steps or 0)
 
 
 def _joins(nest: Nest, sources: Mapping[str, Set[str]]) -> tuple[int, Operand, int] | None:
@@ -230,8 +216,8 @@ def _rises_and_stops(row: Table) -> bool:
     return False
 
 
-def _in_steps(table: Table, least: int, shift: int) -> tuple[tuple[str, ...], int] | None:
-    """(operations that have a kind, cycles of others) for a staircase of a result; None where no place shows one.
+def _in_steps(table: Table, least: int, shift: int) -> int | None:
+    """Cycles that a staircase of a result makes due; None where no place shows one.
 
     A place is a number of values on which the result is a staircase in both directions, clips aside: so many more of the rest, or
     of the operand, always make it rise by as much. Where the operand comes in there is a number A + f r. If what is made of the
@@ -248,13 +234,13 @@ def _in_steps(table: Table, least: int, shift: int) -> tuple[tuple[str, ...], in
         return None
     part, first, (period, rise), (again, gain) = found
     if all(np.ptp(row) == 0 for row in np.diff(part, axis=1) % WRAP):
-        return (), 0
+        return 0
     by_operand = [(part[: -b or None, 1:] - part[b:, :-1]) % WRAP for b in range(period)]
     wrapped = ((b, _signed(int(d[0, 0])) + w) for b, d in enumerate(by_operand) if np.ptp(d) == 0 for w in (-WRAP, 0, WRAP))
     same = [b + period * more / rise for b, more in wrapped]
     if same:
         # Behind a shift there is room for the operand as it is; ahead of it a product has to scale it.
-        return (), int(all(b * (1 << shift) not in FACTORS for b in same))
+        return int(all(b * (1 << shift) not in FACTORS for b in same))
     rest, came = np.arange(len(part))[:, None], np.arange(part.shape[1])[None, :] + least + first
     for by in SHIFTS:
         scale, factor = (rise << by) // period, (gain << by) // again  # what is left out of these comes back as other numbers
@@ -262,8 +248,8 @@ def _in_steps(table: Table, least: int, shift: int) -> tuple[tuple[str, ...], in
             for f in (factor - (WRAP << by) // again, factor, factor + (WRAP << by) // again):
                 made = (scale * (rest + e) + f * came) >> by
                 if np.ptp((made - part) % WRAP) == 0:
-                    return ("shr ahead",), 1
-    return ("shr ahead",), 2
+                    return 2
+    return 3
 
 
 def _signed(low_byte: int) -> int:
