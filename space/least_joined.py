@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Set
+from collections.abc import Callable, Mapping, Set
 
 import numpy as np
 import numpy.typing as npt
@@ -27,6 +27,12 @@ PLACES = 33  # at which of them what the result does is looked at
 WRAP = 256  # what is stored is the low byte
 FACTORS = range(-128, 128)
 SHIFTS = range(1, 9)
+BITS = 32
+SHIFTING = ("shift_left", "shift_right")
+OPERATIONS: Mapping[str, Callable[[Table, Table], Table]] = {
+    "+": np.add, "-": np.subtract, "*": np.multiply, "min": np.minimum, "max": np.maximum,
+    "shift_left": np.left_shift, "shift_right": np.right_shift,
+}
 
 
 def joined_operations(
@@ -173,30 +179,17 @@ def _value(e: Expr, env: Mapping[Buffer, Table], values: ValueBounds) -> Table |
         return np.full((1, 1), min(max(0, low), high)) if e.buffer in values.func.buffers else None
     if isinstance(e, Cast):
         found = _value(e.value, env, values)
-        low, high = dtype_bounds(e.dtype)
-        return found if found is None or (low <= found.min() and found.max() <= high) else None
-    parts = (e.a, e.b) if isinstance(e, BinOp) else e.args if isinstance(e, Call) else ()
-    own = [_value(part, env, values) for part in parts]
-    if len(own) != 2 or own[0] is None or own[1] is None:
-        return None
-    a, b = own[0], own[1]
-    assert isinstance(e, BinOp | Call)
-    match e.op:
-        case "+":
-            return a + b
-        case "-":
-            return a - b
-        case "*":
-            return a * b
-        case "min":
-            return np.minimum(a, b)
-        case "max":
-            return np.maximum(a, b)
-        case "shift_left" if b.size == 1:
-            return a << b
-        case "shift_right" if b.size == 1:
-            return a >> b
-    return None
+    else:
+        parts = (e.a, e.b) if isinstance(e, BinOp) else e.args if isinstance(e, Call) else ()
+        own = [_value(part, env, values) for part in parts]
+        name = e.op if isinstance(e, BinOp | Call) else ""
+        if name not in OPERATIONS or len(own) != 2 or own[0] is None or own[1] is None:
+            return None
+        if name in SHIFTING and not (own[1].size == 1 and 0 <= int(own[1][0, 0]) < BITS):
+            return None
+        found = OPERATIONS[name](own[0], own[1])
+    low, high = dtype_bounds(e.dtype)
+    return found if found is not None and low <= found.min() and found.max() <= high else None  # what wraps is not understood
 
 
 def _rises_and_stops(row: Table) -> bool:
