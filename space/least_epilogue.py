@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Set
+from collections.abc import Mapping
 from dataclasses import dataclass
+from math import prod
 
 import numpy as np
 
 from autosched.ir.constant import values as constants
-from autosched.ir.expr import BinOp, BufferLoad, Call, Cast, Expr, IntImm, int_value
+from autosched.ir.expr import BinOp, BufferLoad, Call, Cast, Expr, IntImm, Var, int_value
 from autosched.ir.functor import walk, walk_expr
 from autosched.ir.patterns import has_loads
 from autosched.ir.scopes import ACC, INP, WGT
-from autosched.ir.stmt import Block, BlockRealize, Buffer, BufferStore
+from autosched.ir.stmt import Block, BlockRealize, Buffer, BufferStore, IterVar
 from autosched.ir.value_bounds import ValueBounds
 from autosched.target import Target
 from sim import isa, timing
@@ -41,7 +42,7 @@ class Epilogue:
     extra: int = 0
 
 
-def least_epilogue(nest: Nest, target: Target, origins: Mapping[str, Set[str]]) -> Epilogue:
+def least_epilogue(nest: Nest, target: Target, laid_out: bool) -> Epilogue:
     """The epilogue that no program can do without; each line is proven in docs/bound.md.
 
     A right shift, a maximum with a constant and a minimum with a constant are one operation each, the last two where the value
@@ -53,8 +54,7 @@ def least_epilogue(nest: Nest, target: Target, origins: Mapping[str, Set[str]]) 
     Args:
         nest: the program.
         target: the machine.
-        origins: where the operands' layout is the space's choice, so that an addend may come in a lane that is free: the tensors
-            that each of them is made of.
+        laid_out: whether the operands' layout is the space's choice, so that an addend may come in a lane that is free.
     """
     blocks = blocks_of(nest)
     values = ValueBounds(nest.func)
@@ -120,7 +120,7 @@ def least_epilogue(nest: Nest, target: Target, origins: Mapping[str, Set[str]]) 
     addend |= nest.anchor is not None and nest.tensorized and any(o.scope == ACC and o.consumer in early for o in nest.operands)
     if nest.anchor is None or not nest.tensorized:
         initial = 0
-    elif not addend or target.semantics == "chisel" or joined or origins:
+    elif not addend or target.semantics == "chisel" or joined or laid_out:
         initial = 1
     else:
         initial = 2
@@ -128,7 +128,8 @@ def least_epilogue(nest: Nest, target: Target, origins: Mapping[str, Set[str]]) 
     initial = min(initial, int(timing.load_words(isa.MEM_ACC, 0, 1, VECTORS, VECTORS, config=target.config)) // VECTORS)
     if spread < 2:
         return Epilogue(initial, tuple(needed)[:spread], frozenset(loaded))
-    extra = 0 if joined or differences else joined_operations(nest, blocks, values, origins, bends)
+    # A free lane may bring in a constant, and one element may come in as an operand of several results.
+    extra = 0 if joined or differences or laid_out else joined_operations(nest, blocks, values, bends)
     return Epilogue(initial, tuple(needed), frozenset(loaded), extra)
 
 
@@ -218,21 +219,29 @@ def _know_sums(values: ValueBounds, block: Block) -> None:
     value = block.body.value
     loads = [e for e in walk_expr(value) if isinstance(e, BufferLoad) and e.dtype == "int8"]
     tiles = {c.buffer: constants(c) for c in values.func.constants}
-    weight = next((tiles[x.buffer] for x in loads if x.buffer in tiles), None)
+    weight = next((x for x in loads if x.buffer in tiles), None)
     data = [x for x in loads if x.buffer not in tiles]
     values.know_reduction(block)
-    if weight is None or weight.ndim != 2 or len(data) != 1:
+    if weight is None or len(data) != 1:
         return
-    depth = next(x for x in loads if x.buffer in tiles).indices[-1]
-    count = 1
-    for iv in block.iter_vars:
-        if iv.kind == "reduce" and iv.var is not depth:
-            count *= int_value(iv.dom.extent) or 1
+    iters = {iv.var: iv for iv in block.iter_vars}
+    tile = tiles[weight.buffer].astype(np.int64)
+    own: list[IterVar | None] = []
+    for index in reversed(weight.indices):
+        iv, at = iters.get(index) if isinstance(index, Var) else None, int_value(index)
+        if (iv is None and at is None) or (iv is not None and iv in own):
+            return  # what of it is read, and how often, is not plain
+        start, extent = (at or 0, 1) if iv is None else (int_value(iv.dom.min) or 0, int_value(iv.dom.extent) or 1)
+        tile = np.take(tile, range(start, start + extent), axis=len(weight.indices) - 1 - len(own))
+        own.append(iv)
+    own.reverse()
+    count = prod(int_value(iv.dom.extent) or 1 for iv in block.iter_vars if iv.kind == "reduce" and iv not in own)
+    summed = tuple(d for d, iv in enumerate(own) if iv is not None and iv.kind == "reduce")
     low, high = values.of(data[0], dom)
-    ends = np.stack([weight.astype(np.int64) * low, weight.astype(np.int64) * high])
+    ends = np.stack([tile * low, tile * high])
     first = values.of(block.init.value, dom)
-    least = first[0] + count * int(ends.min(axis=0).sum(axis=1).min())
-    most = first[1] + count * int(ends.max(axis=0).sum(axis=1).max())
+    least = first[0] + count * int(ends.min(axis=0).sum(axis=summed).min())
+    most = first[1] + count * int(ends.max(axis=0).sum(axis=summed).max())
     values.know(block.body.buffer, (least, most))
 
 

@@ -27,6 +27,7 @@ PLACES = 33  # at which of them what the result does is looked at
 WRAP = 256  # what is stored is the low byte
 FACTORS = range(-128, 128)
 SHIFTS = range(1, 9)
+SHIFT_AND_SCALE = 2
 BITS = 32
 SHIFTING = ("shift_left", "shift_right")
 OPERATIONS: Mapping[str, Callable[[Table, Table], Table]] = {
@@ -36,7 +37,7 @@ OPERATIONS: Mapping[str, Callable[[Table, Table], Table]] = {
 
 
 def joined_operations(
-    nest: Nest, blocks: Mapping[str, Block], values: ValueBounds, origins: Mapping[str, Set[str]], bends: Mapping[str, Set[str]],
+    nest: Nest, blocks: Mapping[str, Block], values: ValueBounds, bends: Mapping[str, Set[str]],
 ) -> int:
     """Cycles of a vector that an operand makes due which is added behind shifts and clips; 0 where that is not understood.
 
@@ -55,10 +56,9 @@ def joined_operations(
         nest: of which nothing comes together but the operand and the sum.
         blocks: its blocks, by name.
         values: the ranges of what they make.
-        origins: of what the host lays out as the space likes, the tensors that it is made of; lanes may be free there.
         bends: by block, which of ``shift_right``, ``max`` and ``min`` change what comes in, by more than a step or two.
     """
-    found = _joins(nest, {o.name: frozenset(origins.get(o.name, (o.name,))) for o in nest.operands})
+    found = _joins(nest, blocks)
     if found is None:
         return 0
     at, operand, factor = found
@@ -74,39 +74,41 @@ def joined_operations(
     least, most = values.of_buffer(element)
     came = np.arange(least, most + 1)[None, :]
     # Every value between the ends is there: sums of two parameters' products are any number, and what is done to them keeps that.
-    whole = "shift_right" in ahead and _weights_are_given(nest) and all(map(_keeps_whole, head))
+    whole = "shift_right" in ahead and all(map(_keeps_whole, head))
     shifts = (e for b in head for e in _operations(b) if isinstance(e, Call) and e.op == "shift_right")
-    shift = 0 if origins else sum(int_value(e.args[1]) or 0 for e in shifts)
-    clips, steps = 0, None
+    shift = sum(int_value(e.args[1]) or 0 for e in shifts)
+    clips, steps, behind = 0, None, False
     # Where sums are not clipped ahead, all that is done to them is done near 0 as well.
     for op, first in (("min", max(low, high - WIDE)), ("max", low), ("shift_right", max(low, -WIDE // 2))):
         if op not in ahead or (op == "shift_right" and len(ahead) > 1):
             continue
         carried = np.arange(first, min(high, first + WIDE) + 1)[:, None]
         table = _tail(nest, blocks, cut, nest.stages[at].block, {before: carried, element: came}, factor * came, values)
-        if table is not None and op != "shift_right" and _rises_and_stops(table[-1] if op == "min" else -table[0]):
-            clips += 1
+        if table is not None and op != "shift_right":
+            end = table[-1] if op == "min" else -table[0]
+            clips += _rises_and_stops(end)
+            behind |= bool(np.ptp(end))
         if table is not None and whole:
             steps = _in_steps(table, least, shift) if steps is None else steps
-    return clips + (steps or 0)
+    # Ahead of the sum a constant may be what the accumulator starts with; but there the operand has no say behind a clip.
+    return clips + (min(steps or 0, SHIFT_AND_SCALE + behind))
 
 
-def _joins(nest: Nest, sources: Mapping[str, Set[str]]) -> tuple[int, Operand, int] | None:
+def _joins(nest: Nest, blocks: Mapping[str, Block]) -> tuple[int, Operand, int] | None:
     """(the stage that reads an operand of which every result has an element of its own, that operand, its factor)."""
     if nest.anchor is None or not nest.tensorized or nest.wides or nest.halos or nest.forks or nest.live > 1:
         return None
-    given = {b.name for b in nest.func.buffers}
+    made = {s.buffer for b in blocks.values() for s in (b.init, b.body) if isinstance(s, BufferStore)}
+    given = {b.name: b for b in nest.func.buffers if b not in made}
     fixed = {c.buffer.name: constants(c) for c in nest.func.constants}
-    if not all(o.name in given or o.name in fixed for o in nest.operands):
-        return None  # what another nest makes may be made of the operand
+    if not all(o.name in given or o.name in fixed for o in nest.operands) or not _weights_are_given(nest):
+        return None
     for at, stage in enumerate(nest.stages):
         for operand in nest.operands:
-            made = sources[operand.name]
-            alone = not any(made & sources[o.name] for o in nest.operands if o is not operand)
-            if operand.readers != (stage.block,) or not alone or not _is_own(nest, operand) or operand.producer is not None:
+            alone = sum(o.name == operand.name for o in nest.operands) == 1 and operand.readers == (stage.block,)
+            if not at or not alone or operand.name not in given or operand.producer is not None or not _is_own(nest, operand):
                 continue
-            buffer = next((b for b in nest.func.buffers if b.name == operand.name), None)
-            if buffer is None or buffer.dtype != "int8" or not at:
+            if given[operand.name].dtype != "int8":
                 continue
             if not stage.products:
                 return at, operand, 0
@@ -220,7 +222,7 @@ def _in_steps(table: Table, least: int, shift: int) -> int | None:
     Args:
         table: results, by what the operand joins and by the operand.
         least: the operand's first value.
-        shift: by how many bits sums were shifted to make what the operand joins; 0 where products of it may cost nothing.
+        shift: by how many bits sums were shifted to make what the operand joins.
     """
     found = _staircase(table)
     if found is None:
@@ -234,15 +236,18 @@ def _in_steps(table: Table, least: int, shift: int) -> int | None:
     if same:
         # Behind a shift there is room for the operand as it is; ahead of it a product has to scale it.
         return int(all(b * (1 << shift) not in FACTORS for b in same))
-    rest, came = np.arange(len(part))[:, None], np.arange(part.shape[1])[None, :] + least + first
+    # Both are staircases: where they are one on so many values, they are everywhere.
+    part = part[: period + 1, : again + 1]
+    rest, came = np.arange(period + 1)[:, None], np.arange(again + 1)[None, :] + least + first
     for by in SHIFTS:
-        scale, factor = (rise << by) // period, (gain << by) // again  # what is left out of these comes back as other numbers
-        for e in range(1 << by):
-            for f in (factor - (WRAP << by) // again, factor, factor + (WRAP << by) // again):
-                made = (scale * (rest + e) + f * came) >> by
-                if np.ptp((made - part) % WRAP) == 0:
-                    return 2
-    return 3
+        e = np.arange(1 << by)[:, None, None]
+        for up in (gain - WRAP, gain, gain + WRAP):
+            if (rise << by) % period or (up << by) % again:
+                continue
+            off = (((rise << by) // period * (rest + e) + (up << by) // again * came >> by) - part) % WRAP
+            if (off == off[:, :1, :1]).all(axis=(1, 2)).any():
+                return SHIFT_AND_SCALE
+    return SHIFT_AND_SCALE + 1
 
 
 def _signed(low_byte: int) -> int:

@@ -125,7 +125,7 @@ def machine_bound(models: Sequence[Model], visited: int = 0, given: Set[str] = f
     used = _used(models)
     kinds: dict[str, frozenset[str]] = {}
     for n, model in enumerate(models):
-        nests.append(_needs(model, full, passing, used[n], kinds, given))
+        nests.append(_needs(model, full, passing, used[n], kinds, given, len(models) == 1))
         if models[0].origins:
             # What a nest stores for another one is as full as its results are: another layout may leave no lane empty there.
             full |= _between(model, full)
@@ -373,7 +373,7 @@ def _stored(nest: Nest) -> list[str]:
 
 def _needs(
     model: Model, full: Mapping[str, Filling], passing: frozenset[str], rest: _Used, kinds: dict[str, frozenset[str]],
-    given: Set[str],
+    given: Set[str], single: bool,
 ) -> _Needs:
     """What a nest needs.
 
@@ -384,9 +384,10 @@ def _needs(
         rest: what the rest of the program has of its results.
         kinds: by tensor, the operations that the nest which makes it has counted; its own are added.
         given: names of the program's own tensors.
+        single: whether it is the program's only one.
     """
     nest, c = model.nest, model.config
-    epilogue = least_epilogue(nest, model.target, model.origins)
+    epilogue = least_epilogue(nest, model.target, bool(model.origins))
     lanes_of = {scope: prod(memory.lanes) for scope, memory in model.target.memories.items()}
     constant = {x.buffer.name for x in nest.func.constants}
     # Where a load widens, what an identity widens needs no product.
@@ -474,7 +475,7 @@ def _needs(
     # What is kept in the accumulator may have had these operations already; they do not count again.
     before = frozenset[str]().union(*(kinds.get(nest.operands[k].name, frozenset()) for k in reduced)) if passes else frozenset()
     own = [kind for kind in epilogue.named if kind not in before]
-    extra = 0 if before else epilogue.extra
+    extra = epilogue.extra if single else 0  # another nest may make of the operand what several need of it
     kinds |= {name: before.union(epilogue.named) for name in _stored(nest)}
     # What a maximum takes the largest of may be done to that alone: it is monotone.
     worked = vectors if rest.pooled is None else min(vectors, _of(rest.pooled, share))

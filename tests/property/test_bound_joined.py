@@ -13,6 +13,7 @@ import pytest
 
 from autosched import te
 from autosched.ir import PrimFunc
+from autosched.ir.constant import of_buffer
 from autosched.search import TuneReport, tune
 from space import Space
 
@@ -43,14 +44,15 @@ def steps(t: Table, free: bool) -> Iterator[Table]:
         yield t + c
 
 
-def kept(tables: Table, wanted: Table, free: bool) -> Table:
+def kept(tables: Table, wanted: Table | None, free: bool) -> Table:
     """Tables, each once, that still tell what is wanted: where one has the same value for an operand, so has the result."""
     if free:
         tables = tables - tables[:, :1, :1]
     tables = tables[np.abs(tables).max(axis=(1, 2)) < 128]
-    same = tables[:, 1:] == tables[:, :-1]
-    differs = (wanted[1:] - wanted[:-1]) % WRAP != 0
-    tables = tables[~(same & differs).any(axis=(1, 2))]
+    if wanted is not None:
+        same = tables[:, 1:] == tables[:, :-1]
+        differs = (wanted[1:] - wanted[:-1]) % WRAP != 0
+        tables = tables[~(same & differs).any(axis=(1, 2))]
     return np.unique(tables.astype(np.int8), axis=0).astype(np.int16)
 
 
@@ -67,18 +69,23 @@ def is_one_step(tables: Table, wanted: Table, free: bool) -> bool:
 def least(wanted: Table, most: int, free: bool = True) -> int:
     """The fewest operations of a chain that makes what is wanted of sums; more than most if none of so many does.
 
+    A chain begins with the sum, or with the operand, to which the sum is added later.
+
     Args:
         wanted: results, by sums and operands.
         most: operations.
         free: whether additions of constants count none; if they count, one ahead of all operations is free, in a sum's bias.
     """
-    start = [U] if free else [U + c for c in NEAR]
-    tables: Table = np.stack([np.broadcast_to(t, wanted.shape) for t in start])
+    start = [0] if free else NEAR
+    tables: Table = np.stack([np.broadcast_to(U + c, wanted.shape) for c in start])
+    ahead: Table = np.stack([np.full(wanted.shape, c, dtype=np.int16) for c in start])  # of the sum
     for count in range(1, most + 1):
         if is_one_step(tables, wanted, free):
             return count
         if count < most:
-            tables = kept(np.concatenate(list(steps(tables, free))), wanted, free)
+            ahead = kept(np.concatenate(list(steps(ahead, free))), None, free)
+            both = [*steps(tables, free), ahead + U]
+            tables = kept(np.concatenate(both), wanted, free)
     return most + 1
 
 
@@ -90,16 +97,17 @@ def clip(x: Table, low: int, high: int) -> Table:
     (clip(U + R, -3, 3), 3, True),  # a clip alone: the operand, and two
     (clip(np.minimum(U >> 1, 2) + R, -3, 2), 5, True),  # two minima: SHR, MIN, the operand, MAX, MIN
     (clip(clip(U, -3, 2) + R, -3, 2), 5, True),
-    (clip(clip(U >> 1, -3, 2) + R, -3, 2), 6, True),
+    pytest.param(clip(clip(U >> 1, -3, 2) + R, -3, 2), 6, True, marks=pytest.mark.slow),
     ((U >> 1) + (R >> 1), 4, True),  # SHR, SHL, the operand, SHR
     ((2 * (U >> 1) + R) >> 2, 4, True),
     ((U + R + 1) >> 1, 2, True),  # the operand, SHR
     ((clip(U >> 1, -3, 2) + R + 1) >> 1, 4, True),  # twice the operand, and one shift
     ((clip(U >> 2, -2, 1) + R + 1) >> 1, 5, True),  # four times the operand is no product: another shift
     ((U >> 1) + (R >> 1), 4, False),
-    ((U >> 1) + ((R + 1) >> 1), 5, False),  # the one is added behind all
+    ((U >> 1) + ((R + 1) >> 1), 4, False),  # the accumulator starts with the one
+    # A clip ahead of the operand: the one is added behind all.
+    pytest.param(np.minimum(U >> 1, 2) + ((R + 1) >> 1), 6, False, marks=pytest.mark.slow),
     ((2 * (U >> 1) + R + 2) >> 2, 4, False),  # the two come in with the bias
-    ((2 * (U >> 1) + R + 1) >> 2, 5, False),
 ], ids=lambda v: str(v) if not isinstance(v, np.ndarray) else "")
 def test_no_chain_makes_a_joined_sum_in_fewer_operations(wanted: Table, count: int, free: bool) -> None:
     """What docs/bound.md counts, for small numbers: all chains of fewer operations are tried."""
@@ -165,7 +173,7 @@ JOINED: dict[str, tuple[PrimFunc, int]] = {
     "the same without a constant": (joined(scaled, lambda c, r: narrowed(((c << 1) + r) >> 1)), 9),
     "a constant that the bias takes in": (joined(scaled, lambda c, r: narrowed(((c << 1) + r + 2) >> 2)), 7),
     "steps of its own behind sums without a clip": (joined(
-        lambda t, b: scaled(t, b, low=None, high=None), lambda c, r: narrowed(((c << 1) + r + 1) >> 1)), 8),
+        lambda t, b: scaled(t, b, low=None, high=None), lambda c, r: narrowed(((c << 1) + r + 1) >> 1)), 7),
     "a mean": (joined(scaled, lambda c, r: (c + r + 1) >> 1), 6),
     "a mean, which one product brings in": (joined(lambda t, b: scaled(t, b, shift=6), lambda c, r: (c + r + 1) >> 1), 5),
     "a mean that seven bits are too wide for": (joined(lambda t, b: scaled(t, b, shift=7), lambda c, r: (c + r + 1) >> 1), 6),
@@ -208,16 +216,51 @@ def plain(head: Callable[[Any, Any], Any], tail: Callable[[Any, Any], Any]) -> P
     return replace(te.create_prim_func([data, weight, bias, other, out]), value_ranges=(None, None, (-65536, 65536), None, None))
 
 
-@pytest.mark.parametrize(("tail", "more"), [
-    (lambda c, r: narrowed(c + r), 2),
-    (lambda c, r: narrowed(((c << 1) + r + 1) >> 1), 5),
-    (lambda c, r: (c + r + 1) >> 1, 0),  # a free lane may bring in the operand at any scale
-])
-def test_where_lanes_are_free(tail: Callable[[Any, Any], Any], more: int, tmp_path: Path) -> None:
+@pytest.mark.parametrize("tail", [lambda c, r: narrowed(c + r), lambda c, r: narrowed(((c << 1) + r + 1) >> 1)])
+def test_where_lanes_are_free(tail: Callable[[Any, Any], Any], tmp_path: Path) -> None:
+    """Nothing more is due: a lane may bring in a constant, and what several results read comes in once."""
     def bare(c: Any, r: Any) -> Any:
         return c + r
 
     machine, least = (Space(plain(scaled, t), "vta-de10").machine for t in (tail, bare))
-    assert machine.vector == least.vector + more
+    assert machine.vector == least.vector
     found = tune(plain(scaled, tail), target="vta-de10", trials=4, jobs=1, log=tmp_path, sampler="draft")
     assert isinstance(found, TuneReport) and found.verified and found.cycles is not None and found.machine_bound <= found.cycles
+
+
+def test_what_several_nests_read_counts_once_at_most() -> None:
+    """What two sums need of an operand another program may make once for both."""
+    operand = te.placeholder(SHAPE, "int8", name="res")
+
+    def head(k: int) -> list[Any]:
+        data = te.placeholder(SHAPE, "int8", name=f"data{k}")
+        weight = te.placeholder((2, 2, 1, 1, 16, 16), "int8", name=f"weight{k}")
+        ci, ib = te.reduce_axis((0, 2), name=f"ci{k}"), te.reduce_axis((0, 16), name=f"ib{k}")
+        total = te.compute(SHAPE, lambda n, co, y, x, nb, cb: te.sum(
+            data[n, ci, y, x, nb, ib].astype("int32") * weight[co, ci, 0, 0, cb, ib].astype("int32"), axis=[ci, ib],
+        ), name=f"total{k}")
+        made = te.compute(SHAPE, lambda *i: scaled(total[i], 0), name=f"made{k}")
+        both = te.compute(
+            SHAPE, lambda *i: narrowed(((made[i] << 1) + operand[i].astype("int32") + 1) >> 1), name=f"both{k}")
+        return [data, weight, te.compute(SHAPE, lambda *i: both[i].astype("int8"), name=f"out{k}")]
+
+    (*first, out), (*second, other) = head(0), head(1)
+    machine = Space(te.create_prim_func([operand, *first, *second, out, other]), "vta-de10").machine
+    assert machine.vector == 5
+
+
+@pytest.mark.parametrize(("weight", "stages"), [(100, 0), (127, 2)])
+def test_sums_of_constant_weights_reach_no_farther_than_these(weight: int, stages: int) -> None:
+    """One weight for each result: of 100, sums of 12 800 at most, which a shift by 8 leaves within the clip."""
+    data, given = te.placeholder(SHAPE, "int8", name="data"), te.placeholder((2, 2, 1, 1, 16, 16), "int8", name="weight")
+    ci, ib = te.reduce_axis((0, 2), name="ci"), te.reduce_axis((0, 16), name="ib")
+    total = te.compute(SHAPE, lambda n, co, y, x, nb, cb: te.sum(
+        data[n, ci, y, x, nb, ib].astype("int32") * given[co, ci, 0, 0, cb, ib].astype("int32"), axis=[ci, ib]), name="total")
+    made = te.compute(SHAPE, lambda *i: narrowed(total[i] >> (8 if weight == 100 else 6)), name="made")
+    func = te.create_prim_func([data, given, te.compute(SHAPE, lambda *i: made[i].astype("int8"), name="out")])
+    values = np.zeros((2, 2, 1, 1, 16, 16), dtype=np.int8)
+    values[:, 0, 0, 0, range(16), range(16)] = weight
+    name = next(b for b in func.buffers if b.name == "weight")
+    params = tuple(b for b in func.params if b is not name)
+    func = replace(func, params=params, constants=(of_buffer(name, values),), value_ranges=())
+    assert Space(func, "vta-de10").machine.vector == 2 + stages
