@@ -75,6 +75,7 @@ class _Needs:
         sum: which products these are: nests that form the same ones need them once; () without any.
         initial: of writing the accumulators before them, and of operations after them, without what an instruction adds.
         after: of the operations.
+        joined: of these, what an operand of every result makes due beyond a shift and a clip.
         mixed: cycles of products that stages add.
         operations: their number for each vector.
         summed: vectors that are sums of products.
@@ -97,6 +98,7 @@ class _Needs:
     sum: Hashable
     initial: int
     after: int
+    joined: int
     mixed: int
     operations: int
     summed: int
@@ -289,7 +291,7 @@ def _longest(nests: Sequence[_Needs], config: VTAConfig, visits: int | None) -> 
     binds = max(chains, key=lambda name: chains[name])
     terms = {
         "start": start, "drain": drain, "products": products, "initial": initial, "stages": after, "uops": uops,
-        "addends": addends, "instructions": further,
+        "addends": addends, "instructions": further, "joined": sum(n.joined for n in nests),
         **{f"{name} chain": value for name, value in chains.items()},
     }
     return MachineBound(start + chains[binds] + drain, binds, terms, max(n.vector for n in nests), words)
@@ -489,7 +491,7 @@ def _needs(
     return _Needs(
         streams, addends, frozenset(moves), words, first, products, needed, riders, products if widened and mixed else 0,
         tuple(sorted(taken)), moved if nest.anchor else (),
-        epilogue.initial * written, (len(own) + extra) * worked + mixed + joins, mixed,
+        epilogue.initial * written, (len(own) + extra) * worked + mixed + joins, extra * worked, mixed,
         len(own) + bool(joins) + sum(not s.fresh and s.block not in early for s in links),
         starts, written, len(own) * worked,
         sum(name not in passing for name in _stored(nest)) * stored,

@@ -195,6 +195,12 @@ def test_what_an_operand_makes_due(name: str) -> None:
     assert (machine.vector, machine.terms["stages"] // VECTORS) == (cycles, cycles - 1)
 
 
+@pytest.mark.parametrize(("name", "cycles"), [("two clips", 2), ("steps of the operand's own", 5), ("no clip ahead", 0)])
+def test_the_bound_tells_what_is_due_for_the_operand(name: str, cycles: int) -> None:
+    """In a network another layer may take it over."""
+    assert Space(JOINED[name][0], "vta-de10").machine.terms["joined"] == VECTORS * cycles
+
+
 @pytest.mark.parametrize("target", ["vta-de10", "vta-de10-portable", "vta-fsim"])
 @pytest.mark.parametrize("name", JOINED)
 def test_schedules_of_joined_sums_stay_above(name: str, target: str, tmp_path: Path) -> None:

@@ -61,6 +61,11 @@ def test_a_residual_network_gives_the_bytes_of_its_integer_form(
     told = {n: t.workload.func.value_ranges[-2] for t in net.tasks for n in t.layers if n in names}
     assert set(told.values()) == {None if least(net.graph.layers, x.inputs[-1]) < 0 else (0, 127)
                                   for x in fused(net.packed, candidates(net.packed)).layers if x.residual is not None}
+    # What the operand makes due is not counted: the layer that makes it may spare that.
+    counted = ("products", "initial", "stages", "addends")
+    work = {n: sum(Space(t.workload.func, net.target).machine.terms[k] for k in counted) for t in net.tasks for n in t.layers}
+    due = {n: Space(t.workload.func, net.target).machine.terms["joined"] for t in net.tasks for n in t.layers}
+    assert all(x.work == work[x.name] - due[x.name] for x in joined.streams[0].layers) and max(due[n] for n in names) > 0
     apart = {x.name: x.alone for x in ready.streams[0].layers}
     assert all(x.apart == sum(apart[n] for n in x.name.split(" + ")) for x in joined.streams[0].layers)
     assert len(np.unique(want)) > 8  # not a row of clipped values
