@@ -10,7 +10,7 @@ import numpy as np
 
 from autosched.ir.constant import values as constants
 from autosched.ir.expr import BinOp, BufferLoad, Call, Cast, Expr, IntImm, Var, int_value
-from autosched.ir.functor import walk, walk_expr
+from autosched.ir.functor import free_vars, walk, walk_expr
 from autosched.ir.patterns import has_loads
 from autosched.ir.scopes import ACC, INP, WGT
 from autosched.ir.stmt import Block, BlockRealize, Buffer, BufferStore, IterVar
@@ -126,6 +126,8 @@ def least_epilogue(nest: Nest, target: Target, laid_out: bool) -> Epilogue:
         initial = 2
     # On a wide bus a load writes a vector sooner, whatever it holds.
     initial = min(initial, int(timing.load_words(isa.MEM_ACC, 0, 1, VECTORS, VECTORS, config=target.config)) // VECTORS)
+    if not _steps_by_one(nest, values):
+        return Epilogue(initial, (), frozenset(loaded))
     if spread < 2:
         return Epilogue(initial, tuple(needed)[:spread], frozenset(loaded))
     # A free lane may bring in a constant, and one element may come in as an operand of several results.
@@ -174,13 +176,25 @@ def _given(e: Expr, known: Mapping[Buffer, int]) -> bool:
 
 
 def _of_weights(values: ValueBounds, block: Block, known: Mapping[Buffer, int]) -> int:
-    """The same of a sum of products with constants."""
+    """The same of a sum of products with constants, and of products that it has several times."""
     assert isinstance(block.init, BufferStore) and isinstance(block.body, BufferStore)
-    tiles = {c.buffer: constants(c) for c in values.func.constants}
-    scales = [tiles[e.buffer] for e in walk_expr(block.body.value) if isinstance(e, BufferLoad) and e.buffer in tiles]
-    if not scales or not isinstance(block.body.value, BinOp) or block.body.value.op != "+":
+    if not isinstance(block.body.value, BinOp) or block.body.value.op != "+":
         return 0
-    return min([_zeros(block.init.value, known), *(_lowest(int(x)) for x in np.unique(scales[0]))])
+    tiles = {c.buffer: constants(c) for c in values.func.constants}
+    loads = [e for e in walk_expr(block.body.value) if isinstance(e, BufferLoad) and e.buffer is not block.body.buffer]
+    found = sum(min(_lowest(int(x)) for x in np.unique(tiles[e.buffer])) for e in loads if e.buffer in tiles)
+    read = {v for e in loads for index in e.indices for v in free_vars(index)}
+    for iv in block.iter_vars:
+        if iv.kind == "reduce" and iv.var not in read:
+            found += _lowest(int_value(iv.dom.extent) or 1)
+    return min(_zeros(block.init.value, known), found, BITS)
+
+
+def _steps_by_one(nest: Nest, values: ValueBounds) -> bool:
+    """Whether parameters that are multiplied may be 0, and 1 or -1: else sums leave values out, and may need no clip for that."""
+    given = {b.name: values.of_buffer(b) for b in nest.func.buffers}
+    ranges = [given[o.name] for o in nest.operands if o.scope in (INP, WGT) and nest.anchor in o.readers and o.name in given]
+    return nest.anchor is None or all(low <= 0 <= high and low < high for low, high in ranges)
 
 
 def _bends(e: Expr) -> bool:

@@ -10,6 +10,7 @@ import numpy.typing as npt
 from autosched.ir.constant import values as constants
 from autosched.ir.expr import BinOp, BufferLoad, Call, Cast, Expr, IntImm, int_value
 from autosched.ir.functor import walk_expr
+from autosched.ir.scopes import INP, WGT
 from autosched.ir.stmt import Block, Buffer, BufferStore
 from autosched.ir.value_bounds import ValueBounds, dtype_bounds
 from space.nest import Nest
@@ -59,7 +60,7 @@ def joined_operations(
         bends: by block, which of ``shift_right``, ``max`` and ``min`` change what comes in, by more than a step or two.
     """
     found = _joins(nest, blocks)
-    if found is None:
+    if found is None or not _makes_any_number(nest, values):
         return 0
     at, operand, factor = found
     bent = [n for n, s in enumerate(nest.stages[:at]) if bends.get(s.block)]
@@ -101,7 +102,7 @@ def _joins(nest: Nest, blocks: Mapping[str, Block]) -> tuple[int, Operand, int] 
     made = {s.buffer for b in blocks.values() for s in (b.init, b.body) if isinstance(s, BufferStore)}
     given = {b.name: b for b in nest.func.buffers if b not in made}
     fixed = {c.buffer.name: constants(c) for c in nest.func.constants}
-    if not all(o.name in given or o.name in fixed for o in nest.operands) or not _weights_are_given(nest):
+    if not all(o.name in given or o.name in fixed for o in nest.operands):
         return None
     for at, stage in enumerate(nest.stages):
         for operand in nest.operands:
@@ -127,10 +128,12 @@ def _is_own(nest: Nest, operand: Operand) -> bool:
     return all(len(own) < 2 for own in moved) and axes == sorted(a for a in nest.spatial if nest.axes[a].extent > 1)
 
 
-def _weights_are_given(nest: Nest) -> bool:
-    """Whether neither factor of the sum of products is a constant."""
-    fixed = {c.buffer.name for c in nest.func.constants}
-    return not any(o.name in fixed for o in nest.operands if nest.anchor in o.readers)
+def _makes_any_number(nest: Nest, values: ValueBounds) -> bool:
+    """Whether sums of products take all values between their ends: factors are parameters that may be 0 and 1, one of them -1."""
+    given = {b.name: values.of_buffer(b) for b in nest.func.buffers}
+    ranges = [given.get(o.name) for o in nest.operands if nest.anchor in o.readers and o.scope in (INP, WGT)]
+    held = [r for r in ranges if r is not None and r[0] <= 0 and r[1] >= 1]
+    return len(held) == len(ranges) and any(low < 0 for low, _ in held)
 
 
 def _keeps_whole(block: Block) -> bool:

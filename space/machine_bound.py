@@ -16,6 +16,7 @@ from math import prod
 import numpy as np
 import numpy.typing as npt
 
+from autosched.ir.constant import values as constants
 from autosched.ir.expr import BinOp, BufferLoad, Call, Expr, int_value
 from autosched.ir.functor import walk_expr
 from autosched.ir.patterns import update_of
@@ -396,7 +397,7 @@ def _needs(
     loads_widen = model.target.loads_widen
     identities = identities_of(nest)
     widened = nest.anchor in identities
-    products = model.padding.useful if nest.anchor and not (loads_widen and widened) else 0
+    products = max(model.padding.useful - _of_nothing(model), 0) if nest.anchor and not (loads_widen and widened) else 0
     # Where the layout is the space's choice, other layouts may leave no lane empty.
     real, share = (part * rest.share for part in _shares(model, full))
     reduced = [k for k, o in enumerate(nest.operands) if o.consumer in _reads(nest)]
@@ -477,10 +478,13 @@ def _needs(
     # What is kept in the accumulator may have had these operations already; they do not count again.
     before = frozenset[str]().union(*(kinds.get(nest.operands[k].name, frozenset()) for k in reduced)) if passes else frozenset()
     own = [kind for kind in epilogue.named if kind not in before]
-    extra = epilogue.extra if single else 0  # another nest may make of the operand what several need of it
+    # Another nest may make of the operand what several need of it.
+    extra = epilogue.extra if single and alike * again == 1 else 0
     kinds |= {name: before.union(epilogue.named) for name in _stored(nest)}
     # What a maximum takes the largest of may be done to that alone: it is monotone.
     worked = vectors if rest.pooled is None else min(vectors, _of(rest.pooled, share))
+    if alike > 1:  # what is done to them ahead of other operands is done to sums
+        worked = min(worked, -(-_of(_with_products(model), share) // alike))
     loads = sum(_least(model, k) for k, o in enumerate(nest.operands) if o.name in epilogue.loaded and not o.twin)
     written = max(starts - loads, 0)
     early = _early(nest) if model.origins and products and (mixed or not widened) else frozenset[str]()
@@ -554,8 +558,31 @@ def _factors(model: Model, block: str | None) -> frozenset[frozenset[str]]:
 
 
 def _repeated(model: Model, operands: Sequence[Operand]) -> int:
-    """How many results have the same operands: those along the spatial axes that none of these is read along."""
-    return prod(model.nest.axes[a].extent for a in model.nest.spatial if not any(o.uses(a) for o in operands))
+    """How many results have the same operands, at most: some spatial axes tell which these are, the others repeat them.
+
+    Along axes that none of them is read along they are the same, and so they are along a diagonal of two that move as one.
+    """
+    repeated, rows = 1, np.empty((0, sum(len(o.dims) for o in operands)))
+    for a in sorted(model.nest.spatial, key=lambda a: -model.nest.axes[a].extent):
+        row = np.array([coeffs[a] for o in operands for coeffs, _ in o.dims], dtype=np.float64)
+        more = np.vstack([rows, row])
+        if np.linalg.matrix_rank(more) == len(more):
+            rows = more
+        else:
+            repeated *= model.nest.axes[a].extent
+    return repeated
+
+
+def _of_nothing(model: Model) -> int:
+    """How many products, at most, are with tiles of a constant weight that hold nothing but zeros."""
+    fixed = {c.buffer.name: constants(c) for c in model.nest.func.constants}
+    found = 0
+    for k, o in enumerate(model.nest.operands):
+        if o.scope == WGT and o.consumer == model.nest.anchor and o.name in fixed:
+            tiles = fixed[o.name].reshape(-1, prod(model.target.memories[WGT].lanes))
+            empty, read = int((~tiles.any(axis=1)).sum()), max(_least(model, k), 1)
+            found += -(-min(empty, read) * prod(int(n) for n in model.extents) // read)
+    return found
 
 
 def _recurring(model: Model, factors: Sequence[Operand]) -> int:

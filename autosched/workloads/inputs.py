@@ -280,6 +280,8 @@ def _narrowed(func: PrimFunc, drawn: dict[Buffer, Spread], fixed: set[Buffer]) -
             continue
         widest = max(drawn[b].reach for b in together).bit_length()
         near = [{b: replace(drawn[b], reach=min(drawn[b].reach, 1 << k)) for b in together} for k in range(widest, 1, -1)]
+        if not near:
+            continue
         shares = judge.shares(drawn, near)
         start = near[int(np.argmax(shares >= shares.max() / 2))]
         best, found = max((best, found), _climbed(judge, drawn | start, fixed), key=lambda f: f[0])
@@ -316,10 +318,10 @@ def _is_wide(spread: Spread) -> bool:
 def _changed(spread: Spread) -> tuple[Spread, ...]:
     """Seven tenths of the reach, and for a wide parameter the same reach around other centres."""
     reach = max(int(spread.reach * 0.7), min(LEAST_REACH, spread.reach))
-    found = [replace(spread, reach=reach, centre=round(spread.centre * reach / max(spread.reach, 1)))]
+    low, high = spread.range
+    found = [replace(spread, reach=reach, centre=min(max(round(spread.centre * reach / max(spread.reach, 1)), low), high))]
     if _is_wide(spread):
         found[0] = replace(found[0], centre=spread.centre)
-        low, high = spread.range
         steps = [s * (1 << k) for k in range(3, (high - low).bit_length()) for s in (1, -1)]
         found += [replace(spread, centre=c) for c in {min(max(spread.centre + s, low), high) for s in steps}]
     return tuple([s for s in found if s != spread])

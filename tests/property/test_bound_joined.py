@@ -270,3 +270,55 @@ def test_sums_of_constant_weights_reach_no_farther_than_these(weight: int, stage
     params = tuple(b for b in func.params if b is not name)
     func = replace(func, params=params, constants=(of_buffer(name, values),), value_ranges=())
     assert Space(func, "vta-de10").machine.vector == 2 + stages
+
+
+def of_constants(values: Any, promised: tuple[Any, ...] = (), tail: Callable[[Any], Any] | None = None) -> PrimFunc:
+    """A 1x1 convolution with weights that are part of the program, or of promised ranges."""
+    blocks = values.shape[0] if values is not None else 2
+    data = te.placeholder((1, blocks, 6, 6, 1, 16), "int8", name="data")
+    weight = te.placeholder((blocks, blocks, 1, 1, 16, 16), "int8", name="weight")
+    ci, ib = te.reduce_axis((0, blocks), name="ci"), te.reduce_axis((0, 16), name="ib")
+    shape = (1, blocks, 6, 6, 1, 16)
+    total = te.compute(shape, lambda n, co, y, x, nb, cb: te.sum(
+        data[n, ci, y, x, nb, ib].astype("int32") * weight[co, ci, 0, 0, cb, ib].astype("int32"), axis=[ci, ib]), name="total")
+    out = te.compute(shape, lambda *i: (tail(total[i]) if tail else total[i]).astype("int8"), name="out")
+    func = replace(te.create_prim_func([data, weight, out]), value_ranges=promised)
+    if values is None:
+        return func
+    given = next(b for b in func.buffers if b.name == "weight")
+    return replace(func, params=tuple(b for b in func.params if b is not given), constants=(of_buffer(given, values),))
+
+
+def test_products_with_zeros_are_none() -> None:
+    """Of a matrix in four by four blocks, the diagonal: another program multiplies that alone."""
+    values = np.zeros((4, 4, 1, 1, 16, 16), dtype=np.int8)
+    for k in range(4):
+        values[k, k] = 3
+    full = np.full_like(values, 3)
+    assert [Space(of_constants(v), "vta-de10").machine.terms["products"] for v in (values, full)] == [4 * 36, 16 * 36]
+
+
+def test_sums_that_leave_values_out_may_need_no_shift() -> None:
+    """Of weights that are all 8, or far from 0, no operation is counted; of those that may be 0 and 1 or -1 the shift is."""
+    def vector(weights: tuple[int, int]) -> int:
+        return Space(of_constants(None, (None, weights, None), lambda e: e >> 3), "vta-de10").machine.vector
+
+    assert [vector(w) for w in ((8, 8), (1, 8), (0, 0), (0, 1), (-1, 0), (-8, 8))] == [1, 1, 1, 2, 2, 2]
+
+
+@pytest.mark.parametrize(("x", "same"), [(lambda y, x: (y, 0), 1), (lambda y, x: (y + x, 0), 1), (lambda y, x: (y, x), 36)])
+def test_sums_that_are_alike_count_once(x: Callable[[Any, Any], tuple[Any, Any]], same: int) -> None:
+    """Sums that do not depend on x, or on y + x alone: what is done to them ahead of an operand is done to few of them."""
+    data = te.placeholder((1, 1, 12, 6, 1, 16), "int8", name="data")
+    weight = te.placeholder((1, 1, 16, 16), "int8", name="weight")
+    other, ib = te.placeholder((1, 1, 6, 6, 1, 16), "int8", name="res"), te.reduce_axis((0, 16), name="ib")
+    shape = (1, 1, 6, 6, 1, 16)
+    total = te.compute(shape, lambda n, co, y, w, nb, cb: te.sum(
+        data[(n, 0, *x(y, w), nb, ib)].astype("int32") * weight[co, 0, cb, ib].astype("int32"), axis=ib), name="total")
+    made = te.compute(shape, lambda *i: scaled(total[i], 0), name="made")
+    both = te.compute(shape, lambda *i: narrowed(((made[i] << 1) + other[i].astype("int32") + 1) >> 1), name="both")
+    out = te.compute(shape, lambda *i: both[i].astype("int8"), name="out")
+    machine = Space(te.create_prim_func([data, weight, other, out]), "vta-de10").machine
+    sums = 36 if same == 36 else 6  # as many as there are rows, at least
+    assert machine.terms["products"] == sums and machine.terms["joined"] == (180 if same == 36 else 0)
+    assert machine.terms["stages"] < 3 * sums + 36 + 60 + machine.terms["joined"]

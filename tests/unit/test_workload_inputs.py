@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 
+from autosched import te
 from autosched.ir import PrimFunc
 from autosched.ir.interp import run, written
 from autosched.script import parse
@@ -228,3 +230,16 @@ def test_wide_inputs_fill_their_ranges() -> None:
         assert len(np.unique(array)) == 256
     assert np.abs(bias).max() > 15000
     assert run(task.func, data, weight, bias)[0].shape == task.reference(data, weight, bias).shape
+
+
+@pytest.mark.parametrize("promised", [(50, 60), (100, 127), (-128, -100), (20, 127), (3, 127), (7, 7)])
+def test_values_stay_in_a_range_without_zero(promised: tuple[int, int]) -> None:
+    """What moves a sum into a clip stays where the parameter was promised to be."""
+    d, w = te.placeholder((16, 16), "int8", name="d"), te.placeholder((16, 16), "int8", name="w")
+    k = te.reduce_axis((0, 16), name="k")
+    t = te.compute((16, 16), lambda i, j: te.sum(d[i, k].astype("int32") * w[j, k].astype("int32"), axis=k), name="t")
+    m = te.compute((16, 16), lambda i, j: te.min(te.max(t[i, j] >> 1, te.const(0, "int32")), te.const(10, "int32")), name="m")
+    out = te.compute((16, 16), lambda i, j: m[i, j].astype("int8"), name="o")
+    func = replace(te.create_prim_func([d, w, out]), value_ranges=(promised, (0, 1), None))
+    data, weight = telling_inputs(func)[:2]
+    assert promised[0] <= data.min() <= data.max() <= promised[1] and 0 <= weight.min() <= weight.max() <= 1
