@@ -443,7 +443,8 @@ def _nest(
             )
     sides = _sides(anchor, by_output, sources) if anchor else {}
     init_ops, init_cycles = _initial(anchor, target, bool(sides)) if anchor else ((0, 0), 0)
-    between = any(s.store.buffer not in set(func.buffers) for s in outs)
+    read = {x.buffer for site in by_output.values() for x in loads_of(site)}
+    between = any(s.store.buffer in read for s in outs)  # results of the program may be, too
     imm, tensor = (0, 0) if tensorized or anchor is None else alu_ops(anchor.store.value)
     return Nest(func, anchor.block.name if anchor else None, axes, len(anchor.block.iter_vars) if anchor else 0,
                 operands, stages, out.block.name, len(out.loops), init_ops, init_cycles,

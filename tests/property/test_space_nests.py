@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -10,7 +12,7 @@ from autosched.errors import LoweringError, ProgramError, UnknownNameError
 from autosched.ir.expr import int_value
 from autosched.ir.host import split_host
 from autosched.ir.stmt import PrimFunc
-from autosched.kernel import resolve
+from autosched.kernel import resolve, scheduled
 from autosched.lower import lower_table
 from autosched.measure import Candidate, measure
 from autosched.script import T, parse
@@ -282,6 +284,34 @@ def test_nests_have_names_of_their_own() -> None:
 def test_a_nest_that_another_reads_is_not_cut() -> None:
     space = Space(layers(np.random.default_rng(0), "chain"), "vta-de10")
     assert "o1.cut" not in space.names and "o0.cut" not in space.names  # the host unpacks the one, a nest reads the other
+
+
+def two_results(read: bool) -> PrimFunc:
+    """Two sums in the machine's layout, both of them results; whether the second is of what the first one stored."""
+    tensor, args, results, shape = te.placeholder((1, 1, 6, 6, 1, 16), "int8", "data"), [], [], (1, 1, 6, 6, 1, 16)
+    args.append(tensor)
+    for n in range(2):
+        weight, lane = te.placeholder((1, 1, 1, 1, 16, 16), "int8", f"w{n}"), te.reduce_axis((0, 16), f"lane{n}")
+        args.append(weight)
+
+        def total(
+            b: Any, o: Any, y: Any, x: Any, nb: Any, cb: Any, *, given: Any = tensor, by: Any = weight, k: Any = lane,
+        ) -> Any:
+            return te.sum(given[b, 0, y, x, nb, k].astype("int32") * by[o, 0, 0, 0, cb, k].astype("int32"), axis=k)
+
+        made = te.compute(shape, lambda *at, f=total: f(*at), name=f"s{n}")
+        clipped = te.compute(shape, lambda *at, made=made: T.max(T.min(made[at] >> 6, 127), -128), name=f"m{n}")
+        results.append(te.compute(shape, lambda *at, clipped=clipped: clipped[at].astype("int8"), name=f"o{n}"))
+        tensor = results[-1] if read else tensor
+    return te.create_prim_func([*args, *results])
+
+
+@pytest.mark.parametrize("read", [True, False])
+def test_a_result_that_a_nest_reads_is_not_cut(read: bool) -> None:
+    space = Space(two_results(read), "vta-de10")
+    assert ("o0.cut" in space.names) is not read and "o1.cut" in space.names
+    for point in space.sample(np.random.default_rng(0), 16):
+        assert scheduled(space.func, space.trace(point).as_json(), "fast", check=False).body is not space.func.body
 
 
 def elementwise(form: str) -> PrimFunc:
