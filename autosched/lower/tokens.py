@@ -233,8 +233,10 @@ def _relayed(
     engine = isa.queue_of(table)
     need = _through_dram(table, engine, config, shared, granule)
     order = _waiting_last(table, engine, need)
-    table, uop_at = table[order], uop_at[order]
-    need = _through_dram(table, engine, config, shared, granule)  # instructions have changed places within their engine
+    if (np.diff(order) < 0).any():
+        # Instructions change places within their engine; who waits for whom has to be asked again.
+        table, uop_at = table[order], uop_at[order]
+        need = _through_dram(table, engine, config, shared, granule)
     before: list[int] = []
     wants: list[tuple[int, int, int]] = []  # (engine waited for, instruction, who needs that)
     reached = {0: -1, 2: -1}
