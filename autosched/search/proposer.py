@@ -29,7 +29,10 @@ CHILDREN = 8  # of each of them: a generation of 200 rows costs hardly less than
 GENERATIONS = 72  # few parents for long go further than many for a short time
 GENERATION = 512  # points that are estimated together
 FAR = 1.25  # times the lowest estimate of its form, beyond which nobody asks how far
-IDLE = 22  # generations without a lower draft after which no better one is expected
+IDLE = 14  # generations without a lower draft after which breeding alone finds no better one for long
+POLISHED = 4  # points of different tiles, the lowest drafts first, whose neighbours are looked at then, together
+LOOKS = 8  # such looks, at most: each goes on from the lowest drafts of the one before
+AFRESH = 24  # generations bred from what is lowest by then
 EAGER = 6144  # rows of the first population that ask for all the memory they can use; most have to be given up
 FEW = 0.05  # share of them that are points, below which others are made to fit
 FITTED = 1536  # rows of those
@@ -50,7 +53,7 @@ HASTY = 512  # points of the sample where there is no time for more
 UNKNOWN = -1  # a bound that nobody has asked for
 EPSILON = 0.1  # share of a batch drawn at random from the shortlist: the model's blind spots
 
-_FIRST: OrderedDict[tuple[object, ...], tuple[object, Points, Floats, Any]] = OrderedDict()
+_FIRST: OrderedDict[tuple[object, ...], tuple[object, Points, Floats, frozenset[bytes], Any]] = OrderedDict()
 _LOCK = Lock()
 
 
@@ -191,7 +194,8 @@ class Proposer:
         with _LOCK:
             known = _FIRST.get(key)
         if known is not None and not self._points:
-            _, self._pool, self._drafts, self.rng.bit_generator.state = known
+            _, self._pool, self._drafts, explored, self.rng.bit_generator.state = known
+            self._explored = set(explored)
             self._bounds = np.full(len(self._pool), UNKNOWN)
             return
         bred = 0
@@ -202,10 +206,11 @@ class Proposer:
                 first.append(fitted(space, self.rng, FITTED))
             bred += self._breed(GENERATIONS, np.unique(np.concatenate(first), axis=0))
         self._elsewhere()
+        self._polish()
         if not self._points:
             with _LOCK:
                 held = space.func, space.rules  # which the key names by address
-                _FIRST[key] = held, self._pool, self._drafts, self.rng.bit_generator.state
+                _FIRST[key] = held, self._pool, self._drafts, frozenset(self._explored), self.rng.bit_generator.state
                 while len(_FIRST) > KEPT:
                     _FIRST.popitem(last=False)
 
@@ -232,6 +237,33 @@ class Proposer:
             alike = ~are_new(self.space.same_loads(ranked), set(keys(self.space.same_loads(ranked[:1]))))
             first = np.concatenate([ranked[alike][:KNOWN], self.space.sample(self.rng, POPULATION)])
             self._breed(GENERATIONS, np.unique(first, axis=0))
+
+    def _polish(self) -> None:
+        """Looks at the neighbours of the lowest drafts, as long as these lead to others; then breeds from what is lowest by then.
+
+        Breeding decides several things at once: it comes near to what is best, and may never try the last decision alone. What is
+        found so makes parents that none of its generations had.
+        """
+        for _ in range(LOOKS):
+            ranked = self._ranked()[:KNOWN]
+            tiles = Numbers().of(self.space.same_tiles(ranked))
+            if not self._look_around(ranked[spread(tiles, POLISHED, 1)]):
+                break
+        if len(self._pool):
+            self._breed(AFRESH, np.unique(self._ranked()[:KNOWN], axis=0))
+
+    def _look_around(self, centres: Points) -> bool:
+        """Takes the neighbours of some points into the pool; whether any of them had not been looked at."""
+        new = are_new(centres, self._explored)
+        if not new.any():
+            return False
+        self._explored.update(keys(centres[new]))
+        near = self.space.neighbours_of(centres[new])
+        near = near[self._strange(near)]
+        lowest: dict[int, float] = {}
+        _note(lowest, self._pool, self._drafts)
+        self._take(near, self._estimates(near, lowest))
+        return True
 
     def _dear(self) -> bool:
         """Whether the lowest draft is far above what that point's engines need."""
@@ -279,6 +311,11 @@ class Proposer:
 
     def _score(self, points: Points, drafts: Floats) -> Floats:
         return self.model.predict(self._features.of(points, drafts), drafts) if self._points and self.learns else drafts
+
+    def _strange(self, points: Points) -> npt.NDArray[np.bool_]:
+        """Which points are not in the pool, shape (n,)."""
+        self._pooled.update(keys(self._pool[len(self._pooled) :]))
+        return are_new(points, self._pooled)
 
     def _take(self, points: Points, drafts: Floats) -> None:
         """Points that are new join the pool."""
@@ -337,9 +374,8 @@ class Proposer:
                 kinds = np.concatenate([kinds, numbers(new)])
         left, found = brood.rest(enough)
         kept, drafts = np.concatenate([*lived, left]), np.concatenate([*estimates, found])
-        self._pooled.update(keys(self._pool[len(self._pooled) :]))
-        fresh = are_new(kept, self._pooled)
-        self._take(kept[fresh], drafts[fresh])
+        strange = self._strange(kept)
+        self._take(kept[strange], drafts[strange])
         return max(bred, IDLE)
 
     def _estimates(self, points: Points, lowest: dict[int, float]) -> Floats:

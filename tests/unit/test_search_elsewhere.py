@@ -30,6 +30,7 @@ def proposed(space: Space, seed: int, monkeypatch: pytest.MonkeyPatch) -> tuple[
 
     with monkeypatch.context() as patch:
         patch.setattr(Proposer, "_breed", counted)
+        patch.setattr(Proposer, "_polish", lambda self: None)
         patch.setattr(module, "_FIRST", type(module._FIRST)())
         found = Proposer(space, seed)
         found.batch(8)

@@ -1,0 +1,78 @@
+"""The neighbours of the lowest drafts, looked at before anything is measured."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from autosched.search import proposer as module
+from autosched.search.proposer import KNOWN, POLISHED, Proposer
+from autosched.workloads import workload
+from space import Space
+from space.distinct import Numbers, are_new, keys, spread
+
+NAMES = ("resnet18.c10", "mobilenet.d9", "dense:m=49,k=256,n=1000,bias=1")
+QUICK = (("IDLE", 6), ("ENOUGH", 6), ("EAGER", 1024), ("FITTED", 256))
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Populations that settle soon, and nothing remembered of other tests."""
+    for name, value in (*QUICK, ("_FIRST", type(module._FIRST)())):
+        monkeypatch.setattr(module, name, value)
+
+
+def begun(name: str, seed: int) -> Proposer:
+    proposer = Proposer(Space(workload(name).func, "vta-de10"), seed)
+    proposer.batch(1)
+    return proposer
+
+
+def centres(proposer: Proposer) -> np.ndarray:
+    """The lowest drafts of different tiles."""
+    ranked = proposer._ranked()[:KNOWN]
+    return ranked[spread(Numbers().of(proposer.space.same_tiles(ranked)), POLISHED, 1)]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_nothing_next_to_the_lowest_drafts_is_lower(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With as many looks as it takes every neighbour of the lowest drafts is in the pool; without, some are not, and are lower."""
+    monkeypatch.setattr(module, "AFRESH", 0)
+    monkeypatch.setattr(module, "LOOKS", 0)
+    bare = begun(name, 0)
+    monkeypatch.setattr(module, "LOOKS", 1000)
+    monkeypatch.setattr(module, "_FIRST", type(module._FIRST)())
+    polished = begun(name, 0)
+    near = polished.space.neighbours_of(centres(polished))
+    assert len(near) and not are_new(near, set(keys(polished._pool))).any()
+    assert polished.space.draft(near).min() >= polished._drafts.min()
+    # Boundary: a single look's worth is missing.
+    assert are_new(bare.space.neighbours_of(centres(bare)), set(keys(bare._pool))).any()
+    assert polished._drafts.min() <= bare._drafts.min()
+    # The pool's points are distinct, are points, and their drafts are those of the space where they are near the best.
+    assert len(set(keys(polished._pool))) == len(polished._pool)
+    assert polished.space.valid(polished._pool).all()
+    low = np.argsort(polished._drafts, kind="stable")[:64]
+    np.testing.assert_allclose(polished._drafts[low], polished.space.draft(polished._pool[low]), rtol=1e-12)
+
+
+def test_what_is_found_so_is_bred_from(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of five seeds, one or more end lower by it, and none higher."""
+    lowest: dict[int, list[float]] = {}
+    for generations in (0, module.AFRESH):
+        monkeypatch.setattr(module, "AFRESH", generations)
+        monkeypatch.setattr(module, "_FIRST", type(module._FIRST)())
+        lowest[generations] = [begun("resnet18.c10", seed)._drafts.min() for seed in range(5)]
+    once, again = lowest.values()
+    assert all(two <= one for one, two in zip(once, again))
+    assert any(two < one for one, two in zip(once, again))
+
+
+def test_what_was_looked_around_is_remembered_with_the_population() -> None:
+    """A task whose turn comes again does not look at the same neighbours."""
+    first = begun("resnet18.c10", 0)
+    again = Proposer(first.space, 0)
+    again.batch(1)
+    assert len(first._explored) >= POLISHED
+    assert again._explored == first._explored and again._explored is not first._explored
+    np.testing.assert_array_equal(again._pool, first._pool)
