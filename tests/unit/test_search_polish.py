@@ -36,7 +36,7 @@ def centres(proposer: Proposer) -> np.ndarray:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_nothing_next_to_the_lowest_drafts_is_lower(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With as many looks as it takes every neighbour of the lowest drafts is in the pool; without, some are not, and are lower."""
+    """With as many looks as it takes every neighbour of the lowest drafts is in the pool; without, some are not."""
     monkeypatch.setattr(module, "AFRESH", 0)
     monkeypatch.setattr(module, "LOOKS", 0)
     bare = begun(name, 0)
