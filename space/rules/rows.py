@@ -1,4 +1,4 @@
-"""Rows: of a strided operand only the rows that are used come to the on-chip memory."""
+"""Rows: of what windows stride over only what they use comes to the on-chip memory, window by window."""
 
 from __future__ import annotations
 
@@ -17,9 +17,11 @@ if TYPE_CHECKING:
 
 
 class Rows(StructuralRule):
-    """A copy of the operand whose strided dimensions are split by the stride, so that a tile is one phase of it and dense.
+    """A copy of the operand whose strided dimensions are split by the stride, so that a tile is dense: one phase of what it
+    strides over, or of windows that do not overlap the part that a reduction's tile reads.
 
-    The innermost dimension stays as it is: a DMA moves runs of elements, and a run of one costs as much as a burst.
+    Where a window is one element wide the innermost dimension stays as it is: a DMA moves runs, and a run of one costs as much as
+    a burst.
     """
 
     name = "rows"
@@ -47,13 +49,15 @@ class Rows(StructuralRule):
 
 
 def _strides(operand: Operand, extents: list[int]) -> list[int]:
-    """Per dimension, by how much one axis alone strides it; 1 for the innermost that moves, and where it cannot be split."""
-    moves = [[c for c, extent in zip(coeffs, extents) if c and extent > 1] for coeffs, _ in operand.dims]
+    """Per dimension, by how much an axis strides, where all the others together stay below that; 1 where it is not split."""
+    moves = [[(c, extent) for c, extent in zip(coeffs, extents) if c and extent > 1] for coeffs, _ in operand.dims]
     moving = [d for d, steps in enumerate(moves) if steps]
     found = []
     for d, ((_, size), steps) in enumerate(zip(operand.dims, moves)):
-        alone = len(steps) == 1 and steps[0] > 1 and size % steps[0] == 0
-        found.append(steps[0] if alone and d != moving[-1] else 1)
+        stride = max((c for c, _ in steps), default=1)
+        rest = [(c, extent) for c, extent in steps if c != stride]
+        apart = len(rest) == len(steps) - 1 and sum(c * (extent - 1) for c, extent in rest) < stride
+        found.append(stride if apart and stride > 1 and size % stride == 0 and (rest or d != moving[-1]) else 1)
     return found
 
 

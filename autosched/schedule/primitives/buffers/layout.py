@@ -534,8 +534,8 @@ class _Relayout(_Scoped):
 
 
 def _has_digits(index: Expr) -> bool:
-    """Whether an index takes digits of a sum."""
-    return any(isinstance(e, BinOp) and e.op in ("//", "%") and isinstance(e.a, BinOp) for e in walk_expr(index))
+    """Whether an index takes digits of something."""
+    return any(isinstance(e, BinOp) and e.op in ("//", "%") for e in walk_expr(index))
 
 
 class _Simplified(_Scoped):
