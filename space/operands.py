@@ -35,7 +35,7 @@ class Operand:
         within: per dimension, what one iteration of the axes reads, from the first; () for index 0 everywhere.
         also: further blocks that read what is loaded.
         first: per dimension, the first index that is read.
-        leads: whether its reader is a stage that begins with it: what that makes may stand in its place.
+        leads: whether its reader is a stage, or a sum, that begins with it: what that makes may stand in its place.
     """
 
     name: str
@@ -155,7 +155,7 @@ def operands_of(
                 first, within = _reached([first_of(x, lanes, own) for x in loads if x.buffer is load.buffer])
                 operands.append(Operand(load.buffer.name, ACC, site.block.name, _read_index(site.block, load.buffer), None, dims,
                                         tuple(size for _, size in dims), twin=twin, within=within, first=first,
-                                        leads=site is not anchor and loads[0] is load))
+                                        leads=loads[0] is load and (site is not anchor or load.indices == site.store.indices)))
     return tuple(operands)
 
 

@@ -27,6 +27,7 @@ from autosched.lower.regions import box, common, disjoint, overtakes, reads_ahea
 from autosched.lower.tree import Access, Site, Tree
 
 IMM_MIN, IMM_MAX = -(1 << 15), (1 << 15) - 1
+AGAIN = 2  # times that a value may read an element in whose place it works: for each further time that would be copied aside
 
 
 def map_site(
@@ -337,7 +338,7 @@ def _shared(
         if site.kind != "alu" or any(r.buffer is site.write.buffer for r in site.reads):
             continue
         for read in heads(site.value):
-            if (site, read) in refused:
+            if (site, read) in refused or sum(r.buffer is read.buffer and r.same_place(read) for r in site.reads) > AGAIN:
                 continue
             if _can_share(site, read, uses):
                 return _Merge(site.write.buffer, read.buffer)

@@ -5,11 +5,14 @@ from __future__ import annotations
 import json
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pytest
+from spaces import computes
 
+from autosched import te
 from autosched.errors import LoweringError
 from autosched.ir.scopes import ACC, INP, SRAM_SCOPES
 from autosched.lower import lower_table
@@ -147,3 +150,39 @@ def test_what_nests_load_outside_of_their_loops_is_there_before_all_of_them(rows
     assert bool(len(found)) is fit
     for point in found[:: max(1, len(found) // 4)]:
         assert len(lower_table(space.schedule(point).func, space.target).table)
+
+
+def _mean(factor: int) -> Any:
+    """An average of 3 x 3 by a factor and a shift, as integer networks have it."""
+    x = te.placeholder((1, 32, 14, 14), "int8", name="x")
+    ry, rx = te.reduce_axis((0, 3), name="ry"), te.reduce_axis((0, 3), name="rx")
+    total = te.compute((1, 32, 12, 12), lambda n, c, i, j: te.sum(x[n, c, i + ry, j + rx].astype("int32"), axis=[ry, rx]))
+    out = te.compute((1, 32, 12, 12), lambda n, c, i, j: ((total[n, c, i, j] * factor) >> 9).astype("int8"), name="out")
+    return te.create_prim_func([x, out])
+
+
+def _row_bias() -> Any:
+    """Rows that begin with an addend of the column: it is loaded, and what is widened is added where it stands."""
+    a = te.placeholder((1, 32, 12, 12), "int8", name="a")
+    m = te.placeholder((12,), "int32", name="m")
+
+    def clipped(n: Any, c: Any, i: Any, j: Any) -> Any:
+        return te.max(te.min(((a[n, c, i, j].astype("int32") << 4) + m[j]) >> 4, 127), -128).astype("int8")
+
+    return te.create_prim_func([a, m, te.compute((1, 32, 12, 12), clipped, name="out")])
+
+
+@pytest.mark.parametrize("func", [_mean(57), _mean(5), _row_bias()], ids=["read four times", "read twice", "row bias"])
+def test_a_place_taken_over_and_places_made_aside_are_counted(func: Any, small: Target) -> None:
+    """A sum that stands where its addend was has that one's size in all of its copies; a value that reads its operand often
+    has a place of its own, and none for each time."""
+    space = Space(func, small)
+    points = space.sample(np.random.default_rng(0), 400)
+    held = totals(space, points)[ACC]
+    near = points[np.argsort(-held, kind="stable")[:60]]
+    assert len(near) == 60 and held.max() > 56  # of 64
+    for point in near:
+        lowered = lower_table(space.schedule(point).func, small)
+        given = sum(s.elements * s.copies for s in lowered.storages if s.scope == ACC)
+        assert given <= 64
+    computes(func, "vta-de10")

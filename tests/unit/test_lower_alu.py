@@ -98,7 +98,8 @@ def test_clip_chain_is_in_place_and_immediate(vta_schedules: ModuleType) -> None
     (f"T.min({X} + T.shift_left({X}, 1), 127)", ["SHR", "ADD", "MIN"]),
     (f"T.max({X}, T.shift_right({X}, 1) + {Y})", ["SHR", "ADD", "MAX"]),
     (f"T.max({X}, {X} + {Y})", ["SHR", "ADD", "MAX"]),  # begins with no constant: a move of its own
-    (f"T.max({X}, {X} + T.shift_right({X}, 1))", ["SHR", "SHR", "SHR", "ADD", "MAX"]),  # read three times: copied
+    (f"T.max({X}, {X} + T.shift_right({X}, 1))", ["SHR", "ADD", "MAX"]),  # read three times: the result stands apart
+    (f"T.shift_left({X}, 3) + {X} + T.shift_left({X}, 1)", ["SHR", "SHR", "ADD", "ADD"]),  # the third is made aside
 ])
 def test_what_goes_with_an_operand_read_again_is_made_aside(expr: str, operations: list[str], vta_schedules: ModuleType) -> None:
     low = vta_schedules.verify(elementwise(expr), "vta-de10")
