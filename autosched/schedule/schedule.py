@@ -58,6 +58,7 @@ from autosched.schedule.primitives.reductions.planes import BytePlanes
 from autosched.schedule.primitives.reductions.raising import Raising
 from autosched.schedule.primitives.reductions.reduction import Reductions
 from autosched.schedule.primitives.reductions.rfactor import Factoring
+from autosched.schedule.primitives.reductions.scaling import Scaling
 from autosched.schedule.primitives.reductions.spreading import Spreading
 from autosched.schedule.primitives.reductions.stages import Stages
 from autosched.schedule.primitives.reductions.stores import StoreBlocks
@@ -81,7 +82,7 @@ class Schedule(
     DecomposePadding, Rolling, Access, CopyAt, HostStages, PadBlocks, Stages, Diagonals, Digits, Widening, NeutralTerms,
     PlainForms, Windows, Overlaps, Fission, Values, Offsets, Places, Negation, Minus, Doubling, Bits, Spreading, UnitAxes, Parts,
     Extrema, PlaceLimits, Versions, Conditions, StoreBlocks, Expansion,
-    Paddings, BytePlanes, Factors, Terms,
+    Paddings, BytePlanes, Factors, Terms, Scaling,
 ):
     """Rewrites a program step by step; every step is checked to be legal, and recorded.
 

@@ -44,6 +44,7 @@ from space.normalise import (
     places,
     results,
     reversal,
+    scaled,
     starts,
     straight,
     sums,
@@ -282,6 +283,7 @@ def _formed(
             choices.apply(sch, target)
             starts.apply(sch, target)
             factors.apply(sch, target)
+            scaled.apply(sch, target)
             lacking.apply(sch, target)
         moves.apply(sch, target)
         reversal.results(sch, target)

@@ -248,6 +248,16 @@ for i, k in T.grid(16, 4):
             S[vi] = 0
         S[vi] = S[vi] + T.Cast("int32", A[vk]) * T.Cast("int32", W[vi, vk])
 """ + stage("C[vi]", "B[vi] - S[vi]"))), 'sch.negate_sum("S", "W")'),
+    "scale_terms": Example("|".join((
+        'A: T.Buffer((16, 9), "int8"), C: T.Buffer((16,), "int32")',
+        """S = T.sblock_alloc_buffer((16,), "int32")
+for i, k in T.grid(16, 9):
+    with T.sblock("S"):
+        vi, vk = T.axis.remap("SR", [i, k])
+        with T.init():
+            S[vi] = 0
+        S[vi] = S[vi] + T.Cast("int32", A[vi, vk])
+""" + stage("C[vi]", "T.shift_right(S[vi] * 57, 9)"))), 'sch.scale_terms("S")'),
     "reuse_block": Example("|".join((
         'A: T.Buffer((16,), "int32"), C: T.Buffer((16,), "int32"), D: T.Buffer((16,), "int32")',
         """B = T.sblock_alloc_buffer((16,), "int32")

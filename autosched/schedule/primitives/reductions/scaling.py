@@ -1,0 +1,153 @@
+"""A constant that a sum is multiplied by, in its terms: scale_terms."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from autosched.ir.expr import BinOp, BufferLoad, Expr, binary, const, int_value, wrap
+from autosched.ir.functor import Mutator
+from autosched.ir.patterns import loads_from
+from autosched.ir.region import with_access
+from autosched.ir.stmt import Block, BlockRealize, Buffer, BufferStore, Stmt
+from autosched.schedule.analysis.dependence import is_output, scope_of
+from autosched.schedule.analysis.outside import require_blocks
+from autosched.schedule.analysis.ways import readers
+from autosched.schedule.kit.base import BlockRV, ScheduleBase
+from autosched.schedule.kit.names import fresh_name
+from autosched.schedule.kit.primitive import primitive
+from autosched.schedule.kit.refusal import Refusal
+from autosched.schedule.kit.state import State
+from autosched.schedule.primitives.reductions.plain import plain_stores
+from autosched.schedule.primitives.reductions.zero_terms import sum_term
+
+
+class Scaling(ScheduleBase):
+    """The primitive that multiplies ahead of a sum."""
+
+    @primitive
+    def scale_terms(self, block: BlockRV | str) -> None:
+        """Multiplies every term of a sum by the constant that all its readers multiply the sum by: exact modulo 2**32.
+
+        Of int8 elements the GEMM sums up the products with a constant for nothing, where the ALU multiplies by shifts and sums.
+
+        Args:
+            block: handle or name of a block that sums up int32 terms from a constant, for readers that all multiply every element
+                by one and the same constant.
+
+        Raises:
+            ScheduleError: no sum, or a result; a start that is no constant; a reader that does anything else with the sum, or
+                multiplies it by another constant.
+
+        Before::
+
+            S = T.sblock_alloc_buffer((16,), "int32")
+            for i, k in T.grid(16, 9):
+                with T.sblock("S"):
+                    vi, vk = T.axis.remap("SR", [i, k])
+                    with T.init():
+                        S[vi] = 0
+                    S[vi] = S[vi] + T.Cast("int32", A[vi, vk])
+            for i in range(16):
+                with T.sblock("C"):
+                    vi = T.axis.spatial(16, i)
+                    C[vi] = T.shift_right(S[vi] * 57, 9)
+
+        After ``sch.scale_terms("S")``::
+
+            S_scaled = T.sblock_alloc_buffer((16,), "int32")
+            for i, k in T.grid(16, 9):
+                with T.sblock("S"):
+                    vi, vk = T.axis.remap("SR", [i, k])
+                    with T.init():
+                        S_scaled[vi] = 0
+                    S_scaled[vi] = S_scaled[vi] + T.Cast("int32", A[vi, vk]) * 57
+            for i in range(16):
+                with T.sblock("C"):
+                    vi = T.axis.spatial(16, i)
+                    C[vi] = T.shift_right(S_scaled[vi], 9)
+        """
+        assert isinstance(block, BlockRV)
+        state, realize = self.block_at(block)
+        try:
+            body = _scaled(state, realize)
+        except Refusal as r:
+            self.refuse(r.reason, r.marks, r.hint, state, code=r.code)
+        self.commit(state, body)
+
+
+def common_factor(state: State, block: Block, buffer: Buffer) -> int | None:
+    """The one constant that all blocks that read what a block makes multiply every element of it by; None where there is none.
+
+    Args:
+        state: the program.
+        block: makes the tensor.
+        buffer: the tensor.
+    """
+    found, new = set[int](), Buffer(buffer.name, buffer.shape, buffer.dtype)
+    for reader in state.consumers(block):
+        try:
+            found |= _taken(reader, buffer, new)[1]
+        except Refusal:
+            return None
+    return found.pop() if len(found) == 1 else None
+
+
+class _Taken(Mutator):
+    """Loads from another buffer where a load is multiplied by a constant; by which is noted."""
+
+    def __init__(self, old: Buffer, new: Buffer) -> None:
+        self.old, self.new = old, new
+        self.factors = set[int]()
+
+    def visit_expr(self, expr: Expr) -> Expr:
+        if isinstance(expr, BinOp) and expr.op == "*" and expr.dtype == "int32":
+            for load, factor in ((expr.a, int_value(expr.b)), (expr.b, int_value(expr.a))):
+                if isinstance(load, BufferLoad) and load.buffer is self.old and factor is not None:
+                    self.factors.add(factor)
+                    return BufferLoad(self.new, self.visit_exprs(load.indices), load.dtype)
+        return super().visit_expr(expr)
+
+
+def _taken(reader: Block, old: Buffer, new: Buffer) -> tuple[Block, set[int]]:
+    """A block that reads what is multiplied already, and by which constants it multiplied itself.
+
+    Raises:
+        Refusal: it uses the sum otherwise.
+    """
+    store, first = plain_stores(reader)
+    taken = _Taken(old, new)
+    value = taken.visit_expr(store.value)
+    begin = None if first is None else replace(first, value=taken.visit_expr(first.value))
+    if any(loads_from(e, old) for e in (value, *store.indices, *(() if begin is None else (begin.value,)))):
+        raise Refusal(f"block {reader.name} does more with {old.name} than to multiply it by a constant", [reader.ident],
+                      code="reader")
+    return with_access(replace(reader, init=begin, body=replace(store, value=value))), taken.factors
+
+
+def _scaled(state: State, realize: BlockRealize) -> Stmt:
+    block = realize.block
+    scope = scope_of(state, block)
+    store, term = sum_term(block)
+    old = store.buffer
+    if old.dtype != "int32" or is_output(block, scope):
+        raise Refusal(f"block {block.name} makes {old.name}, which is {old.dtype} and "
+                      f"{'a result' if is_output(block, scope) else 'in between'}, and not int32 and in between", [block.ident],
+                      code="output")
+    start = int_value(block.init.value) if isinstance(block.init, BufferStore) else None
+    if start is None:
+        raise Refusal(f"block {block.name} starts with no constant of its own", [block.ident], readers(state, block),
+                      code="reduction")
+    require_blocks(state, scope, (), (old,))
+    by = common_factor(state, block, old)
+    if by is None:
+        raise Refusal(f"what reads {old.name} does not multiply every element of it by one constant", [block.ident],
+                      code="reader")
+    new = Buffer(fresh_name(f"{old.name}_scaled", {*state.block_names(), *state.buffer_names(scope)}), old.shape, "int32")
+    table: dict[int, Block] = {}
+    for reader in state.consumers(block):
+        table[id(reader)] = _taken(reader, old, new)[0]
+    own = BufferLoad(new, store.indices, "int32")
+    table[id(block)] = with_access(replace(
+        block, init=BufferStore(new, store.indices, const(wrap(start * by, "int32"))),
+        body=BufferStore(new, store.indices, binary("+", own, binary("*", term, const(by))))))
+    return state.rewrite(table, {id(scope): tuple([new if b is old else b for b in scope.alloc_buffers])})

@@ -1,0 +1,49 @@
+"""A sum of int8 elements that is multiplied by a constant: the GEMM, which widens them, multiplies as well.
+
+An average has a factor and a shift behind its sum. The ALU writes ``x * 57`` as shifts and sums of ten cycles a vector; a product
+with 57 in place of 1 costs nothing.
+"""
+
+from __future__ import annotations
+
+from autosched.errors import ScheduleError
+from autosched.ir.patterns import is_widened
+from autosched.ir.stmt import Block
+from autosched.schedule import Schedule
+from autosched.schedule.kit.refusal import Refusal
+from autosched.schedule.primitives.reductions.scaling import common_factor
+from autosched.schedule.primitives.reductions.zero_terms import sum_term
+from autosched.target import Target
+from space.normalise.blocks import device_block, device_blocks, store_of
+from space.normalise.widening import FACTORS
+
+
+def apply(sch: Schedule, target: Target) -> None:
+    """Multiplies the terms of every such sum instead, on a machine whose ALU does not multiply.
+
+    Args:
+        sch: of the program.
+        target: the machine.
+    """
+    if target.multiplies:
+        return
+    for name in [b.name for b in device_blocks(sch.func)]:
+        block = device_block(sch, name)
+        if not _sums_bytes(block):
+            continue
+        factor = common_factor(sch.state, block, store_of(block).buffer)
+        if factor in FACTORS:
+            try:
+                sch.scale_terms(sch.get_sblock(name))
+            except ScheduleError:
+                continue  # what is in the way of a schedule, analysis says
+
+
+def _sums_bytes(block: Block) -> bool:
+    """Whether a block sums up elements of int8 as they are."""
+    if block.init is None:
+        return False
+    try:
+        return is_widened(sum_term(block)[1])
+    except Refusal:
+        return False
