@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from autosched.errors import AutoschedError, RecordError
+from autosched.errors import AutoschedError, ProgramError, RecordError
 from autosched.ir.stmt import PrimFunc
 from autosched.kernel import replay
 from autosched.kernel.kernel import TraceLike
@@ -133,6 +133,7 @@ class _Compiler:
         self.alone: dict[Spec, int] = {}
         self.traces: dict[Spec, tuple[TraceLike, bool]] = {}
         self.logged: dict[Spec, int] = {}  # cycles of the structures whose schedules are logged
+        self.unknown: set[Spec] = set()  # structures of which none is
         self.apart: dict[str, int] = {}
         self.gather(network, gather)
         self.join(fuse)
@@ -143,7 +144,7 @@ class _Compiler:
         ways = {} if wanted is False else gathered(network.graph, self.target.config.block_in)
         more = gathered_calls(network.graph, self.target) if ways else {}
         for name, packings in ways.items():
-            able = [p for p in packings if wanted or self.trace(more[p.conv.name].spec.structure())[1]]
+            able = [p for p in packings if self.able(more[p.conv.name].spec, wanted)]
             best = min(able, key=lambda p: self.cycles_alone(more[p.conv.name].spec), default=None)
             if best is None:
                 continue
@@ -163,13 +164,26 @@ class _Compiler:
         for name, (conv, add) in pairs.items():
             both = joined(conv, add).name
             spec = more[both].spec
-            if fuse is None and not self.trace(spec.structure())[1]:
+            if not self.able(spec, fuse):
                 continue
             apart = sum(self.cycles_alone(self.calls[x.name].spec) for x in (conv, add))
             if fuse or self.cycles_alone(spec) < apart:
                 chosen.append(name)
                 self.calls[both], self.macs[both], self.apart[both] = more[both], self.macs[conv.name], apart
         self.graph = fused(self.graph, chosen)
+
+    def able(self, spec: Spec, wanted: bool | None) -> bool:
+        """Whether layers may become one, or read gathered windows: it has a schedule, a logged one unless that is wanted anyhow.
+
+        What memories have no room for stays as it was.
+        """
+        if not wanted and not self.known_schedule(spec.structure()):
+            return False
+        try:
+            self.schedule(spec)
+        except _NoRoomError:
+            return False
+        return True
 
     def run(self) -> CompiledNetwork:
         """The compiled network."""
@@ -180,7 +194,11 @@ class _Compiler:
             if not isinstance(stage, Run):
                 made.append(stage)
                 continue
-            untuned += [x.name for x in stage.layers if not self.schedule(self.calls[x.name].spec)[1]]
+            for layer in stage.layers:
+                try:
+                    untuned += [] if self.schedule(self.calls[layer.name].spec)[1] else [layer.name]
+                except _NoRoomError as error:
+                    raise ProgramError(f"node {layer.name!r}: {error}") from error
             made.append(self.stream(stage, len(made)))
         return CompiledNetwork(
             graph.name, self.target, graph.tensors, graph.inputs, graph.outputs, tuple(made), tuple(untuned), graph.blank,
@@ -203,7 +221,13 @@ class _Compiler:
 
     def trace(self, spec: Spec) -> tuple[TraceLike, bool]:
         """The schedule of a structure, and whether it was logged."""
-        if spec not in self.traces:
+        if not self.known_schedule(spec) and spec not in self.traces:
+            self.traces[spec] = list(draft(spec, self.target)), False
+        return self.traces[spec]
+
+    def known_schedule(self, spec: Spec) -> bool:
+        """Whether the schedule of a structure was logged."""
+        if spec not in self.traces and spec not in self.unknown:
             from autosched.records import best_or_fail
 
             task = workload_of(spec, "layer", *self.lanes)
@@ -211,8 +235,8 @@ class _Compiler:
                 record, _ = best_or_fail(task, self.target, self.known)
                 self.traces[spec], self.logged[spec] = (record.trace, True), record.cycles
             except RecordError:
-                self.traces[spec] = list(draft(spec, self.target)), False
-        return self.traces[spec]
+                self.unknown.add(spec)
+        return spec in self.logged
 
     def cycles_alone(self, spec: Spec) -> int:
         """Cycles of a layer's own program."""
@@ -288,15 +312,26 @@ DRAWN, EAGER = 128, 256  # points that an untuned layer's schedule is bred from:
 GENERATIONS, PARENTS, CHILDREN = 6, 24, 8  # a tenth of a second; a search's first batch takes half a second to be 2 % better
 
 
+class _NoRoomError(ProgramError):
+    """No schedule of a layer fits the memories."""
+
+
 # A network is compiled again after each tuning, at each call of a notebook's cell: what no log decides stays as it was.
 @lru_cache(maxsize=256)
 def draft(spec: Spec, target: Target) -> tuple[dict[str, object], ...]:
-    """The trace that the space's own estimate likes best of a few generations, for a layer that nobody has tuned."""
+    """The trace that the space's own estimate likes best of a few generations, for a layer that nobody has tuned.
+
+    Raises:
+        ProgramError: no point of the space is known.
+    """
     from space import Space
+    from space.shortage import shortage
 
     space = Space(program(spec, target.config.batch, target.config.block_in), target)
     rng = np.random.default_rng(0)
     points = np.concatenate([space.sample(rng, DRAWN), space.eager(rng, EAGER)])
+    if not len(points):
+        raise _NoRoomError(f"no schedule is known that fits the memories of {target.name}: {shortage(space) or 'of any tiles'}")
     for _ in range(GENERATIONS):
         parents = points[np.argsort(space.draft(points), kind="stable")[:PARENTS]]
         points = np.concatenate([parents, space.mutate(np.repeat(parents, CHILDREN, axis=0), rng)])
