@@ -186,6 +186,8 @@ def _network(args: argparse.Namespace) -> Network | CompiledNetwork:
         return load(args.network, args)
     if args.check:
         raise ProgramError(f"--check needs the ONNX file; {args.network} is none")
+    if args.log:
+        raise ProgramError(f"--log needs the ONNX file; {args.network} is compiled with the schedules that it has")
     from autosched.networks import CompiledNetwork
     from autosched.target import get_target
 
@@ -228,10 +230,14 @@ def _images(words: list[str], net: Taken, seed: int) -> tuple[dict[str, Any], An
         dtype = np.dtype(t.dtype)
         if dtype.kind in "iu":
             # Wide ones are counts, masks and places in tables: what no table is too short for.
-            low, high = (np.iinfo(dtype).min, np.iinfo(dtype).max) if dtype.itemsize < 4 else (0, 1)
-            found[name] = rng.integers(low, high, t.shape, dtype=dtype, endpoint=True)
+            least, last = (np.iinfo(dtype).min, np.iinfo(dtype).max) if dtype.itemsize < 4 else (0, 1)
+            found[name] = rng.integers(least, last, t.shape, dtype=dtype, endpoint=True)
         else:
-            found[name] = rng.random(t.shape).astype(dtype)
+            low, high = t.covers() or (0.0, 1.0)
+            if dtype == np.float16:
+                most = float(np.finfo(dtype).max)  # a coarse scale covers more than it holds
+                low, high = max(low, -most), min(high, most)
+            found[name] = (low + (high - low) * rng.random(t.shape)).astype(dtype)
     return found, None
 
 
@@ -335,6 +341,8 @@ def quantize(args: argparse.Namespace) -> Exit:
         [[f.tensor, f"{f.snr:.1f}", percent(f.inside), percent(f.inside_float)] for f in report.layers],
     )
     print(f"{args.output}: {report.images} images compared")
+    if report.left_out:
+        print(f"the last {report.left_out} of the calibration images are left out: they do not fill the network's batch")
     if report.accuracy is not None:
         print(f"accuracy {percent(report.float_accuracy)} before, {percent(report.accuracy)} after")
     return Exit.OK

@@ -51,6 +51,13 @@ class Tensor:
         """What is subtracted from the file's value to give the machine's int8: 128 for uint8."""
         return 128 if self.dtype == "uint8" else 0
 
+    def covers(self) -> tuple[float, float] | None:
+        """What int8 stands for from -128 to 127, or None where no scale is known."""
+        if self.exponent is None:
+            return None
+        low, high = ((q - self.zero) * 2.0**-self.exponent for q in (-128, 127))
+        return low, high
+
     def to_machine(self, array: Array) -> npt.NDArray[np.int8]:
         """The file's values as the machine holds them."""
         return (array.astype(np.int16) - self.offset).astype(np.int8)

@@ -12,7 +12,7 @@ from autosched.errors import ProgramError, UnknownNameError
 from autosched.networks import integers, qdq, qlinear
 from autosched.networks.graph import FEEDS, ROUNDINGS, Graph, HostNode, HostPart, Layer, Step, Tensor
 from autosched.networks.matcher import COUNTED, Found
-from autosched.networks.onnx_file import SINGLE, File, Node, of_numpy, other_float, read
+from autosched.networks.onnx_file import SINGLE, File, Node, check, converted, of_numpy, other_float, read
 
 if TYPE_CHECKING:
     from onnx import ValueInfoProto
@@ -48,13 +48,19 @@ def import_graph(
 def graph_of(file: File, rounding: str = "half-up") -> Graph:
     """The graph of a checked file; arguments and refusals as for ``import_graph``."""
     _known(rounding)
+    found = _matched(file, rounding)
+    if not any(x.kind != "view" for x in found.layers):
+        raise _nothing(file, found)
+    return _assemble(file, found)
+
+
+def _matched(file: File, rounding: str) -> Found:
+    """The layers of a file, whether or not anybody wants their results."""
     found = Found(file, rounding)
     for node in file.nodes:
         if node.name not in found.covered:
             _match(found, node)
-    if not any(x.kind != "view" for x in found.layers):
-        raise _nothing(file, found)
-    return _assemble(file, found)
+    return found
 
 
 def _known(rounding: str) -> None:
@@ -83,21 +89,40 @@ def _match(found: Found, node: Node) -> None:
         qdq.match(found, node)
 
 
+class NothingError(ProgramError):
+    """Nothing of a file is for the machine."""
+
+
 def _nothing(file: File, found: Found) -> ProgramError:
     """The refusal of a file in which nothing is for the machine: it names the first operator that should be."""
     left = "nothing is left for the machine: run it with onnxruntime"
     way = f"quantize it: autosched quantize {file.name}.onnx --calibrate data.npz -o q.onnx"
-    if any(n.op == "QuantizeLinear" for n in file.nodes):
+    some = any(n.op == "QuantizeLinear" for n in file.nodes)
+    gains = some and _gains(file)
+    if some and not gains:
         way = left  # it is quantized, and what is float stays so
     for node in file.nodes:
-        if node.op in COUNTED:
+        if node.op in COUNTED and node.name not in found.covered:
             reason = found.reasons.get(node.name, "it is not quantized")
-            unquantized = "float" in reason or "quantized" in reason
+            unquantized = gains or "float" in reason or "quantized" in reason
             if unquantized and way != left and other_float(file, node):
                 return node.refuse(f"its input is {file.dtypes[node.inputs[0]]}", SINGLE)
-            return node.refuse(reason, way if unquantized else left)
+            return NothingError(str(node.refuse(reason, way if unquantized else left)))
+    if dead := [repr(x.name) for x in found.layers if x.kind != "view"]:
+        return NothingError(f"{file.name}: no output depends on what the machine computes ({', '.join(dead[:3])}); {way}")
     names = ", ".join(dict.fromkeys(n.op for n in file.nodes[:5]))
-    return ProgramError(f"{file.name}: no layer for the machine among its {len(file.nodes)} nodes ({names}, ...); {way}")
+    return NothingError(f"{file.name}: no layer for the machine among its {len(file.nodes)} nodes ({names}, ...); {way}")
+
+
+def _gains(file: File) -> bool:
+    """Whether ``quantize`` finds layers in a file that has some quantizers already."""
+    from autosched.networks.quantize import quantized_anew
+
+    try:
+        made = quantized_anew(check(converted(file.model, file.name), file.name, file.name, {}))
+        return any(x.kind != "view" for x in _used(made, _matched(made, "half-up")))
+    except ProgramError:
+        return False
 
 
 def _assemble(file: File, found: Found) -> Graph:
@@ -105,6 +130,8 @@ def _assemble(file: File, found: Found) -> Graph:
     if (fixed := next((o for o in file.outputs if file.is_constant(o)), None)) is not None:
         raise ProgramError(f"{file.name}: output {fixed!r} is a constant; leave it out of the outputs")
     layers = _used(file, found)
+    if not any(x.kind != "view" for x in layers):
+        raise _nothing(file, found)
     by_output = {x.output: x for x in layers}
     wanted_raw = {o for o in file.outputs if o not in by_output}
     needed = {t for x in layers for t in x.inputs}

@@ -179,12 +179,20 @@ def read(path: str | Path, shapes: Mapping[str, tuple[int, ...]] | None = None, 
         raise ProgramError(f"{path}: not an ONNX file, or damaged ({odd!r} is no text)")
     model = _inlined(model, str(path))
     if convert:
-        model = _converted(model, str(path))
+        model = converted(model, str(path))
     return check(model, path.stem, str(path), shapes or {})
 
 
-def _converted(model: ModelProto, where: str) -> ModelProto:
-    """A model of an older operator set in a present one."""
+def converted(model: ModelProto, where: str) -> ModelProto:
+    """A model of an older operator set in a present one.
+
+    Args:
+        model: as it was read.
+        where: what the refusal calls it.
+
+    Raises:
+        ProgramError: onnx's converter cannot.
+    """
     import onnx
 
     found = next((o.version for o in model.opset_import if o.domain in ("", "ai.onnx")), 0)

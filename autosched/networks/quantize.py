@@ -7,7 +7,7 @@ scale of the sums, and a Relu or Clip becomes the clip of the layer in front of 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -31,6 +31,7 @@ from autosched.networks.floats import (
 )
 from autosched.networks.graph import Array, Ints
 from autosched.networks.images import checked_labels, classes_of
+from autosched.networks.importer import NothingError, graph_of
 from autosched.networks.onnx_file import OPSET, File, Node, check, read
 from autosched.networks.parameters import output_channels
 from autosched.networks.ranges import LIMIT
@@ -72,12 +73,14 @@ class Report:
         images: images that were compared.
         float_accuracy: fraction of right labels before, or None without labels.
         accuracy: after.
+        left_out: images at the end of the calibration set that do not fill the network's batch.
     """
 
     layers: tuple[Fidelity, ...]
     images: int
     float_accuracy: float | None = None
     accuracy: float | None = None
+    left_out: int = 0
 
 
 @dataclass(eq=False)
@@ -134,9 +137,10 @@ def quantize(
     if file.blank:
         name = next(iter(file.blank))
         raise ProgramError(f"{path}: {name!r} {file.lack(name)}; only weights with data can be quantized")
-    batches = list(_batches(file, data))
+    batches, left_out = _batches(file, data)
     if labels is not None:
-        labels = checked_labels(labels, sum(len(next(iter(b.values()))) for b in batches))
+        count = sum(len(next(iter(b.values()))) for b in batches)
+        labels = checked_labels(labels, count + left_out)[:count]
     _finite(file.nodes, file.constants)
     net = ranked(_computed(float_net(file), file), file.dtypes)
     if net.saturations:
@@ -148,8 +152,11 @@ def quantize(
     if plan.exponents.keys() <= {*file.inputs}:
         raise nothing_for_it(file, str(path), WEIGHTED)
     made = write(net, file, plan)
-    check(made.model, Path(output).stem, str(output), {})
-    report = fidelity(model, made, plan, batches, labels)
+    try:
+        graph_of(check(made.model, Path(output).stem, str(output), {}))
+    except NothingError as error:
+        raise ProgramError(f"{path}: also quantized it is no network for the machine: {error}") from error
+    report = replace(fidelity(model, made, plan, batches, labels), left_out=left_out)
     write_bytes(output, made.model.SerializeToString())
     return report
 
@@ -160,10 +167,27 @@ def blank_network(file: File) -> File:
     Args:
         file: a checked float file, some of whose constants have no data.
     """
+    return _unmeasured(file, 0)
+
+
+def quantized_anew(file: File) -> File:
+    """A file as if it had been quantized, to see which layers it would have: no data say anything of its ranges.
+
+    Args:
+        file: a checked file, float or with some quantizers.
+
+    Raises:
+        ProgramError: nothing like it can be written.
+    """
+    return _unmeasured(file, None)
+
+
+def _unmeasured(file: File, exponent: int | None) -> File:
     net = ranked(float_net(file), file.dtypes)
-    ranges = dict.fromkeys(net.shapes, (-127.0, 127.0))
-    plan = plan_scales(net, file, ranges, False)
-    plan.exponents = dict.fromkeys(plan.exponents, 0)
+    net = net.settled({}) if net.saturations else net
+    plan = plan_scales(net, file, dict.fromkeys(net.shapes, (-127.0, 127.0)), False)
+    if exponent is not None:
+        plan.exponents = dict.fromkeys(plan.exponents, exponent)
     return check(write(net, file, plan).model, file.name, file.name, {})
 
 
@@ -204,8 +228,8 @@ def _finite(nodes: Iterable[Node | Op], constants: Mapping[str, Array]) -> None:
                 raise ProgramError(f"{where}: {name!r} holds values that are not finite; export the model again")
 
 
-def _batches(file: File, data: Mapping[str, Array]) -> Iterator[dict[str, Array]]:
-    """The calibration set in pieces of the network's own batch."""
+def _batches(file: File, data: Mapping[str, Array]) -> tuple[list[dict[str, Array]], int]:
+    """The calibration set in pieces of the network's own batch, and how many images of its end fill none."""
     inputs = list(file.inputs)
     missing = [n for n in inputs if n not in data]
     if len(inputs) == 1 and len(data) == 1:
@@ -222,10 +246,17 @@ def _batches(file: File, data: Mapping[str, Array]) -> Iterator[dict[str, Array]
         if array.dtype.kind == "f" and not np.isfinite(array).all():
             raise ProgramError(f"calibration data {name!r} holds values that are not finite")
         counts.add(len(array) // shape[0])
-    if counts == {0} or not counts or len(counts) > 1:
-        raise ProgramError("the calibration data holds no image" if counts <= {0} else "calibration inputs differ in length")
-    for k in range(counts.pop()):
-        yield {n: data[n][k * file.shapes[n][0] : (k + 1) * file.shapes[n][0]] for n in inputs}
+    if len(counts) > 1:
+        raise ProgramError("calibration inputs differ in length")
+    count = max(counts, default=0)
+    left = {n: len(data[n]) - count * file.shapes[n][0] for n in inputs}
+    if not count:
+        few = next((n for n in inputs if left[n]), None)
+        if few is None:
+            raise ProgramError("the calibration data holds no image")
+        raise ProgramError(f"calibration data {few!r}: {left[few]} images, and the network takes {file.shapes[few][0]} at once")
+    pieces = [{n: data[n][k * file.shapes[n][0] : (k + 1) * file.shapes[n][0]] for n in inputs} for k in range(count)]
+    return pieces, max(left.values())
 
 
 def _floats(net: FloatNet, file: File) -> list[str]:
@@ -258,7 +289,7 @@ def plan_scales(net: FloatNet, file: File, ranges: Mapping[str, tuple[float, flo
         return _exponent(max(map(abs, ends)))
 
     for name in file.inputs:
-        if file.dtypes[name] == "float32":
+        if file.dtypes[name] == "float32" and net.readers(name):
             plan.exponents[name] = own(name)
     for op in net.ops:
         source = next((t for t in op.inputs if t in plan.exponents), None)

@@ -38,17 +38,20 @@ def ranked(net: FloatNet, dtypes: Mapping[str, str]) -> FloatNet:
 
     turned = _Turned(net, floats)
     for op in net.ops:
-        for part in _pooled(net, op) if op.inputs and floats(op.inputs[0]) else (op,):
+        for part in _pooled(net, op, turned) if op.inputs and floats(op.inputs[0]) else (op,):
             turned.take(part)
     for t in net.outputs:
         turned.plain(t)
     return net if turned.ops == net.ops else folded(replace(net, ops=turned.ops))
 
 
-def _pooled(net: FloatNet, op: Op) -> Sequence[Op]:
+def _pooled(net: FloatNet, op: Op, turned: _Turned) -> Sequence[Op]:
     """A mean of all behind the channels as a pool, and what drops the dimensions; any other operator as it is."""
     shape = net.shapes.get(op.inputs[0], ())
     if (op.op, op.domain) != ("ReduceMean", "") or len(shape) not in (3, 4):
+        return (op,)
+    if len(shape) == 3 and (turned.same.get(op.inputs[0], op.inputs[0]), IMAGE) not in turned.twins:
+        # It is no signal's, and stays on the host: int8 would only cost it what norms of tokens live from.
         return (op,)
     given = net.constants.get(op.inputs[1], ()) if len(op.inputs) > 1 and op.inputs[1] else op.attrs.get("axes", ())
     if sorted(int(a) % len(shape) for a in given) != list(range(2, len(shape))):

@@ -30,6 +30,7 @@ class _Writer:
     nodes: list[NodeProto] = field(default_factory=list)
     constants: dict[str, TensorProto] = field(default_factory=dict)
     count: int = 0
+    opset: int = OPSET
 
     def constant(self, value: Array) -> str:
         """A constant's name."""
@@ -77,13 +78,15 @@ def build(graph: Graph) -> ModelProto:
     w = _Writer(graph, own)
     machine: dict[str, str] = {}
     opsets = {"": OPSET}
+    for part in parts.values():
+        opsets.update({o.domain: o.version for o in part.opset_import})
+    w.opset = opsets[""]
     ir = 8
     for step in graph.steps:
         if isinstance(step, HostPart):
             part = parts[step.name]
             w.nodes += part.graph.node
             w.constants.update({i.name: i for i in part.graph.initializer})
-            opsets.update({o.domain: o.version for o in part.opset_import})
             ir = max(ir, part.ir_version)
             continue
         inputs = [_as_machine(w, graph.tensors[t], machine) for t in step.inputs]
@@ -184,7 +187,11 @@ def _layer(w: _Writer, layer: Layer, inputs: list[str]) -> str:
         return w.emit("Reshape", [inputs[0], w.constant(np.array(graph.tensors[layer.output].shape, np.int64))])
     pads = [layer.pads[0], layer.pads[1], layer.pads[2], layer.pads[3]]
     if layer.kind == "max":
-        return w.emit("MaxPool", inputs, kernel_shape=list(layer.kernel), strides=list(layer.stride), pads=pads)
+        if w.opset >= 12:
+            return w.emit("MaxPool", inputs, kernel_shape=list(layer.kernel), strides=list(layer.stride), pads=pads)
+        # Operator set 11, which the host's parts may be of, has none of int8; float32 holds the same numbers.
+        wide = [w.cast(inputs[0], "float32")]
+        return w.cast(w.emit("MaxPool", wide, kernel_shape=list(layer.kernel), strides=list(layer.stride), pads=pads), "int8")
     rank = len(graph.tensors[layer.output].shape)
     if layer.kind == "conv":
         assert layer.weight is not None

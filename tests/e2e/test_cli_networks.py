@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from written_networks import Net
 
 from autosched.networks import load
 
@@ -194,3 +195,33 @@ def test_what_is_quantized_while_it_runs_is_one_line_with_the_way_out(tmp_path: 
         assert said.count("\n") == 1 and said.startswith("autosched: node ") and "DynamicQuantizeLinear" in said, said
         assert "autosched quantize FLOAT.onnx --calibrate data.npz -o q.onnx" in said
     assert not (tmp_path / "q.onnx").exists()
+
+
+@pytest.mark.parametrize("exponent", [-1, 7, 17, None])
+def test_random_images_cover_what_the_network_quantizes(exponent: int | None, tmp_path: Path, autosched: Command) -> None:
+    """What a file says of no scale is drawn from 0 to 1."""
+    n, log = Net(), tmp_path / "log"
+    log.mkdir()
+    q = n.quantized("i", 7 if exponent is None else exponent)
+    layer = n.op("Conv", q, n.weight(np.eye(16, dtype=np.int8).reshape(16, 16, 1, 1), 0))
+    path = n.save(tmp_path / "n.onnx", {"i": (np.float32, (1, 16, 8, 8))}, [
+        n.quantized(layer, 7 if exponent is None else exponent), *([] if exponent is not None else [n.op("Identity", "i")])])
+    out = tmp_path / "y.npz"
+    autosched("run", path, "--log", log, "--check", "-o", out)
+    made = np.load(out)
+    y = made[made.files[0]] * 2.0 ** (7 if exponent is None else exponent)
+    ends = (0, 127) if exponent is None else (-128, 127)
+    assert y.min() >= ends[0] and y.max() <= ends[1] and np.ptp(y) > 0.9 * (ends[1] - ends[0]) and len(np.unique(y)) > 100
+    autosched("export", path, "--log", log, "-o", tmp_path / "p.json")
+    assert "match" in autosched("sim", tmp_path / "p.json", "--check").stdout
+
+
+def test_a_saved_network_has_its_schedules(tmp_path: Path, autosched: Command, onnx_models: ModuleType) -> None:
+    b = onnx_models.Builder("qdq", np.random.default_rng(0), (1, 16, 4, 4))
+    net, saved, log = tmp_path / "net.onnx", tmp_path / "net.zip", tmp_path / "log"
+    net.write_bytes(b.model(b.conv("x", 16, 1)).SerializeToString())
+    log.mkdir()
+    autosched("run", net, "--log", log, "--save", saved)
+    said = autosched("run", saved, "--log", log, code=2).stderr
+    assert said == f"autosched: --log needs the ONNX file; {saved} is compiled with the schedules that it has\n"
+    autosched("run", saved)

@@ -479,7 +479,7 @@ def test_files_without_data_may_be_of_an_older_set(opset: int, tmp_path: Path) -
 
 def test_a_quantized_file_is_not_told_to_be_quantized(tmp_path: Path) -> None:
     n = Net()
-    y = n.op("Gemm", n.quantized("x", 4), n.fixed(np.ones((6, 4), np.float32)))
+    y = n.op("Gemm", n.quantized("x", 4), n.fixed(np.ones((4, 4), np.float32)), transA=1)
     with pytest.raises(ProgramError, match="nothing is left for the machine") as refusal:
         load(n.save(tmp_path / "n.onnx", {"x": (np.float32, (4, 6))}, [n.quantized(y, 3)]))
     assert "autosched quantize" not in str(refusal.value)

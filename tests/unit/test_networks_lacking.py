@@ -12,6 +12,7 @@ from written_networks import RNG, SMALL, Net, X, beside, check, f32, images
 from autosched.cli import main
 from autosched.errors import ProgramError
 from autosched.networks import load
+from autosched.networks.quantize import quantize
 
 # Of operators of onnxruntime's own: tensors, scales and zero points in order, and how many they need at least.
 OWN = {
@@ -172,3 +173,71 @@ def test_inputs_are_tensors(kind: str, tmp_path: Path) -> None:
     else:
         with pytest.raises(ProgramError, match=f"input 's' is a {kind}, not a tensor; export the model with tensors alone"):
             load(path)
+
+
+@pytest.mark.parametrize("words", [("run",), ("tune", "--trials", "1", "--jobs", "1"), ("export", "-o", "p.json")])
+def test_layers_whose_results_nobody_wants_are_no_network(
+    words: tuple[str, ...], tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    n = Net()
+    dead, live = beside(n), n.op("Sigmoid", "i")
+    path = n.save(tmp_path / "n.onnx", {"i": (np.float32, X)}, [live])
+    assert main([words[0], str(path), *words[1:]]) == 2
+    said = capsys.readouterr()
+    assert said.out == "" and said.err == (
+        "autosched: n: no output depends on what the machine computes ('Conv_3'); "
+        "nothing is left for the machine: run it with onnxruntime\n")
+    assert len(load(n.save(path, {"i": (np.float32, X)}, [live, dead])).graph.layers) == 1
+
+
+def _transposed(n: Net) -> str:
+    return n.op("Gemm", "i", n.fixed(RNG.standard_normal((6, 8)).astype(np.float32)), transA=1)
+
+
+def _plain(n: Net) -> str:
+    return n.op("Gemm", "i", n.fixed(RNG.standard_normal((6, 8)).astype(np.float32)))
+
+
+def _signed(n: Net) -> str:
+    return n.op("MaxPool", "i", kernel_shape=[2, 2], pads=[1, 1, 1, 1])
+
+
+def _positive(n: Net) -> str:
+    return n.op("MaxPool", n.op("Relu", "i"), kernel_shape=[2, 2], pads=[1, 1, 1, 1])
+
+
+@pytest.mark.parametrize(("make", "shape", "layer"), [
+    (_transposed, (6, 6), False), (_plain, (6, 6), True), (_signed, (1, 8, 6, 6), False), (_positive, (1, 8, 6, 6), True),
+])
+def test_what_gives_no_layer_is_not_quantized(make: Any, shape: tuple[int, ...], layer: bool, tmp_path: Path) -> None:
+    n = Net()
+    path = n.save(tmp_path / "n.onnx", {"i": (np.float32, shape)}, [make(n)])
+    data = {"i": RNG.standard_normal(shape).astype(np.float32)}
+    if layer:
+        quantize(path, data, tmp_path / "q.onnx")
+        load(tmp_path / "q.onnx")
+    else:
+        with pytest.raises(ProgramError, match=r"nothing is left for the machine: run it with onnxruntime$"):
+            quantize(path, data, tmp_path / "q.onnx")
+        assert not (tmp_path / "q.onnx").exists()
+
+
+@pytest.mark.parametrize("opset", [11, 17])
+@pytest.mark.parametrize("transposed", [False, True])
+def test_a_file_with_some_quantizers_is_sent_to_quantize_where_that_helps(transposed: bool, opset: int, tmp_path: Path) -> None:
+    n = Net(opset)
+    weight = RNG.standard_normal((6, 8)).astype(np.float32)
+    out = n.op("Gemm", n.quantized("i", 4), n.fixed(weight), n.fixed(weight[0]), **({"transA": 1} if transposed else {}))
+    path = n.save(tmp_path / "n.onnx", {"i": (np.float32, (6, 6))}, [out])
+    with pytest.raises(ProgramError) as refused:
+        load(path)
+    way = "quantize it: autosched quantize n.onnx --calibrate data.npz -o q.onnx"
+    assert str(refused.value).endswith("run it with onnxruntime" if transposed else way)
+    data = {"i": RNG.standard_normal((6, 6)).astype(np.float32)}
+    if transposed:
+        with pytest.raises(ProgramError, match="nothing is left for the machine"):
+            quantize(path, data, tmp_path / "q.onnx")
+    else:
+        quantize(path, data, tmp_path / "q.onnx")
+        assert load(tmp_path / "q.onnx").graph.layers

@@ -9,7 +9,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+from written_networks import Net, X, beside
 
+from autosched.cli import main
 from autosched.networks import CompiledNetwork, load, network, reference
 from autosched.networks.graph import Layer
 from autosched.networks.programs import Spec, program
@@ -141,3 +143,16 @@ def test_a_border_is_written_for_windows_that_have_its_edge(onnx_models: ModuleT
     assert candidates(replace(graph, steps=(*graph.steps, other), tensors=tensors)) == {}
     wide = replace(behind, pads=(3, 0, 0, 0))
     assert candidates(replace(graph, steps=tuple(wide if x is behind else x for x in graph.steps))) == {}
+
+
+@pytest.mark.parametrize("opset", [11, 12])
+def test_pools_are_checked_beside_host_parts_of_old_operator_sets(
+    opset: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Only from 12 on there is a MaxPool of int8."""
+    n = Net(opset)
+    out = n.quantized(n.op("MaxPool", beside(n), kernel_shape=[2, 2], strides=[2, 2], pads=[1, 1, 1, 1]), 3)
+    path = n.save(tmp_path / "n.onnx", {"i": (np.float32, X)}, [out])
+    (tmp_path / "log").mkdir()
+    assert main(["run", str(path), "--log", str(tmp_path / "log"), "--check"]) == 0
+    assert "bytes compared, all equal to onnxruntime's" in capsys.readouterr().out

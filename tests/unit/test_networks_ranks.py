@@ -125,3 +125,27 @@ def test_what_is_no_layer_in_any_rank_stays_as_it_is(make: Callable[[Writer], st
     file = read(w.save(tmp_path, make(w)))
     net = float_net(file)
     assert ranked(net, file.dtypes) is net
+
+
+@pytest.mark.parametrize("signal", [True, False])
+def test_means_are_pools_where_they_are_layers(signal: bool, tmp_path: Path) -> None:
+    """A signal's becomes one; that of a norm written out in parts stays in float, where int8 would leave nothing of it."""
+    w = Writer((1, 8, 32))
+    if signal:
+        out = w("Gemm", w("ReduceMean", w("Relu", w("Conv", "x", w.const(16, 8, 3))), axes=[-1], keepdims=0), w.const(16, 5))
+    else:
+        tokens = w("Exp", "x")  # in float, and some of them many times as large as others
+        mean = w("ReduceMean", w("Mul", tokens, tokens), axes=[-1])
+        out = w("MatMul", w("Div", tokens, w("Sqrt", w("Add", mean, w.given(np.float32(1e-6))))), w.const(32, 16))
+    path = w.save(tmp_path, out)
+    x = w.rng.normal(0, 1, (8, 8, 32)).astype(np.float32)
+    x += w.rng.uniform(-3, 3, (8, 8, 1)).astype(np.float32)
+    quantize(path, {"x": x}, tmp_path / "q.onnx")
+    graph = load(tmp_path / "q.onnx").graph
+    kinds = [layer.kind for layer in graph.layers if layer.kind != "view"]
+    assert kinds == (["conv", "average", "dense"] if signal else ["dense"])
+    assert ("ReduceMean" in [n.op for part in graph.host_parts for n in part.nodes]) == (not signal)
+    floats = reference.session(path.read_bytes())
+    want = np.concatenate([floats.run([out], {"x": image[None]})[0] for image in x])
+    noise = np.concatenate([reference.run(graph, {"x": image[None]})[out] for image in x]) - want
+    assert 10 * np.log10((want**2).sum() / (noise**2).sum()) > 20

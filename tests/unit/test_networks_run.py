@@ -334,3 +334,23 @@ def test_programs_of_one_structure_promise_the_same(onnx_models: ModuleType, tmp
         spec = spec_of(replace(graph, steps=steps), layer, graph.tensors[layer.inputs[0]].shape, 16)
         assert spec.residual is not None and spec.residual.least == promised
         assert spec.structure().residual == spec.residual
+
+
+@pytest.mark.parametrize(("channels", "fits"), [(512, False), (256, True)])
+def test_a_pool_joins_a_convolution_where_the_memories_have_room(
+    channels: int, fits: bool, onnx_models: ModuleType, tmp_path: Path, brief: None
+) -> None:
+    """Both in one hold all of a weight at once; what has no room stays apart, in what is compiled and in what is tuned."""
+    b = onnx_models.Builder("qdq", np.random.default_rng(0), (1, channels, 3, 3))
+    last = b.maxpool(b.conv("x", 16, 7, pad=3, relu=False))
+    net = load(saved(b.model(last), tmp_path / "net.onnx"))
+    x = b.image()
+    want = reference.run(net.graph, {"x": x})[last]
+    for fuse in (None, True):
+        ready = net.compile(tmp_path, fuse=fuse)
+        assert [layer.kind for layer in ready.streams[0].layers] == (["conv"] if fuse and fits else ["conv", "max"])
+        assert np.array_equal(ready(x), want)
+    report = net.tune(trials=1, jobs=1, log=tmp_path / "log", sampler="random")
+    assert len([t for t in report.tasks if " + " in t.workload]) == fits and len(report.tasks) == 2 + fits
+    assert all(t.verified for t in report.tasks)
+    assert np.array_equal(net.compile(tmp_path / "log")(x), want)
