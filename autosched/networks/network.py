@@ -194,11 +194,7 @@ class _Compiler:
             if not isinstance(stage, Run):
                 made.append(stage)
                 continue
-            for layer in stage.layers:
-                try:
-                    untuned += [] if self.schedule(self.calls[layer.name].spec)[1] else [layer.name]
-                except _NoRoomError as error:
-                    raise ProgramError(f"node {layer.name!r}: {error}") from error
+            untuned += [x.name for x in stage.layers if not self.schedule(self.calls[x.name].spec)[1]]
             made.append(self.stream(stage, len(made)))
         return CompiledNetwork(
             graph.name, self.target, graph.tensors, graph.inputs, graph.outputs, tuple(made), tuple(untuned), graph.blank,

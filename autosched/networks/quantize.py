@@ -155,7 +155,7 @@ def quantize(
     try:
         graph_of(check(made.model, Path(output).stem, str(output), {}))
     except NothingError as error:
-        raise ProgramError(f"{path}: also quantized it is no network for the machine: {error}") from error
+        raise ProgramError(f"{path}: even quantized, it has no layer for the machine: {error}") from error
     report = replace(fidelity(model, made, plan, batches, labels), left_out=left_out)
     write_bytes(output, made.model.SerializeToString())
     return report
