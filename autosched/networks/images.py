@@ -82,11 +82,11 @@ def _checked(name: str, want: Tensor, array: Array) -> Array:
         raise ProgramError(f"{name}: expected {want.dtype}, got {found.dtype}; convert it: x.astype({want.dtype!r})")
     if found.dtype.kind == "f" and not np.isfinite(found).all():
         raise ProgramError(f"{name}: holds values that are not finite")
-    if found.dtype.kind == "f" and (ends := want.covers()) is not None:
+    if found.dtype.kind == "f" and want.exponent is not None and (ends := want.covers()) is not None:
         # What the host quantizes first is clipped to int8: single values may be, most of an image must not.
         low, high = ends
         # An image may be white: 1 is one step above 255/256.
-        step = (high - low) / 255
+        step = 2.0**-want.exponent
         outside = float(((found < low - step) | (found > high + step)).mean())
         if outside > 0.5:
             raise ProgramError(

@@ -151,7 +151,7 @@ def test_pools_are_checked_beside_host_parts_of_old_operator_sets(
 ) -> None:
     """Only from 12 on there is a MaxPool of int8."""
     n = Net(opset)
-    out = n.quantized(n.op("MaxPool", beside(n), kernel_shape=[2, 2], strides=[2, 2], pads=[1, 1, 1, 1]), 3)
+    out = n.quantized(n.op("MaxPool", beside(n), kernel_shape=[2, 2], strides=[2, 2]), 3)
     path = n.save(tmp_path / "n.onnx", {"i": (np.float32, X)}, [out])
     (tmp_path / "log").mkdir()
     assert main(["run", str(path), "--log", str(tmp_path / "log"), "--check"]) == 0
