@@ -22,6 +22,8 @@ _SHAPED_LIKE = {
     "QGemm": ("Gemm", (0, 3)),
     "GroupNormalization": ("Identity", (0,)),
     "MeanVarianceNormalization": ("Identity", (0,)),
+    "QuantizeLinear": ("QuantizeLinear", (0, 1, 2)),
+    "DequantizeLinear": ("DequantizeLinear", (0, 1, 2)),
 }
 
 
@@ -38,31 +40,11 @@ def inferred(model: ModelProto, where: str) -> ModelProto:
     import onnx
 
     probe = model
-    if any(n.op_type in _SHAPED_LIKE for n in model.graph.node):
-        # onnx infers nothing for onnxruntime's own operators and some of its own: their plain twins stand for them.
+    if any(map(_lacking, model.graph.node)):
         probe = onnx.ModelProto()
         probe.CopyFrom(model)
-        casts = []
-        for node in probe.graph.node:
-            if node.op_type in _SHAPED_LIKE:
-                if node.op_type == "QGemm" and not (len(node.input) > 7 and node.input[7]):
-                    # Without a scale of its result that is float.
-                    wide = node.output[0]
-                    node.output[0] = f"{wide}:sums"
-                    casts.append(onnx.helper.make_node("Cast", [node.output[0]], [wide], to=onnx.TensorProto.FLOAT))
-                node.op_type, places = _SHAPED_LIKE[node.op_type]
-                operands = list(node.input[2::3] if places is None else [node.input[i] for i in places])
-                del node.input[:]
-                node.input.extend(operands)
-                node.domain = ""
-                kept = [a for a in node.attribute if node.op_type != "Identity" and a.name not in ("channels_last", "opset")]
-                del node.attribute[:]
-                node.attribute.extend(kept)
-        made = {cast.input[0]: cast for cast in casts}
-        ordered = [n for node in probe.graph.node for n in (node, *(made[o] for o in node.output if o in made))]
-        if casts:
-            del probe.graph.node[:]
-            probe.graph.node.extend(ordered)
+        del probe.graph.node[:]
+        probe.graph.node.extend([twin for node in model.graph.node for twin in twins(node)])
     try:
         if any(_upwards(n) for n in probe.graph.node):
             probe = _counted(probe)
@@ -72,6 +54,42 @@ def inferred(model: ModelProto, where: str) -> ModelProto:
             # A node behind the one that nothing is inferred of, which is named where shapes are looked up.
             return onnx.shape_inference.infer_shapes(probe, data_prop=True)
         raise ProgramError(f"{where}: shapes do not fit: {line(error)}") from error
+
+
+def _lacking(node: NodeProto) -> bool:
+    """Whether onnx infers nothing of an operator for which there is a plain one."""
+    plain = _SHAPED_LIKE.get(node.op_type, ("",))[0]
+    return bool(plain) and (plain != node.op_type or node.domain == "com.microsoft")
+
+
+def twins(node: NodeProto) -> tuple[NodeProto, ...]:
+    """What stands for a node of which onnx infers nothing, be it one of its own: plain nodes of the same extents.
+
+    Args:
+        node: an operator.
+
+    Returns:
+        these, or the node itself.
+    """
+    import onnx
+
+    if not _lacking(node):
+        return (node,)
+    twin, behind = onnx.NodeProto(), []
+    twin.CopyFrom(node)
+    if node.op_type == "QGemm" and not (len(node.input) > 7 and node.input[7]):
+        # Without a scale of its result that is float.
+        wide = node.output[0]
+        twin.output[0] = f"{wide}:sums"
+        behind = [onnx.helper.make_node("Cast", [twin.output[0]], [wide], to=onnx.TensorProto.FLOAT)]
+    twin.op_type, places = _SHAPED_LIKE[node.op_type]
+    del twin.input[:]
+    twin.input.extend(node.input[2::3] if places is None else [node.input[i] for i in places if i < len(node.input)])
+    twin.domain = ""
+    kept = [a for a in node.attribute if twin.op_type != "Identity" and a.name not in ("channels_last", "opset")]
+    del twin.attribute[:]
+    twin.attribute.extend(kept)
+    return (twin, *behind)
 
 
 def _upwards(node: NodeProto) -> bool:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from autosched.errors import ProgramError, suggest
+from autosched.networks.extents import settled
 from autosched.networks.graph import Array
 from autosched.networks.inferred import downwards, inferred, line
 from sim.files import read_bytes
@@ -226,8 +227,10 @@ def check(model: ModelProto, name: str, where: str, shapes: Mapping[str, tuple[i
     constants, blank = _constants(copy, where)
     read_nodes = _nodes(copy, where, constants)
     _check(copy, where, read_nodes, blank)
-    nodes = _folded(read_nodes, constants)
     _fix_inputs(copy, where, shapes, {*constants, *blank})
+    values = settled(copy, constants)
+    constants.update(values)
+    nodes = _folded(tuple([n for n in read_nodes if n.outputs[0] not in values]), constants)
     shaped, dtypes = _types(inferred(copy, where), where, constants, blank)
     nodes = tuple([_downwards(n, shaped) for n in nodes])
     made: dict[str, int] = {}

@@ -17,6 +17,7 @@ import numpy as np
 from autosched.arguments import writable_beside
 from autosched.errors import ProgramError, UnknownNameError
 from autosched.networks.calibration import METHODS, calibrate, endless, reached, watched
+from autosched.networks.extents import CHANCE
 from autosched.networks.floats import (
     CLIPS,
     SAME_SCALE,
@@ -42,7 +43,6 @@ from sim.files import write_bytes
 if TYPE_CHECKING:
     from onnx import ModelProto
 
-CHANCE = ("RandomNormalLike", "RandomUniformLike", "Bernoulli", "Multinomial", "Dropout")  # another result each time
 FINEST = 60  # scales are 2^-60 to 2^60: that of a bias is the product of two, in float32
 NEW_SCALE = (*WEIGHTED, "Add", "AveragePool", "GlobalAveragePool", "Concat", "Relu", "Clip", "Mul", "Sub")
 

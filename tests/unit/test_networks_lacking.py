@@ -109,7 +109,8 @@ def test_extents_that_only_the_file_states(op: str, stated: bool, tmp_path: Path
     if op == "Gelu":
         y = n.op("Gelu", conv, domain="com.microsoft")
     else:
-        y = n.op("Reshape", conv, n.op("Cast", n.op("Neg", n.fixed(-np.array([1, 8, 4, 4], np.float32))), to=7))
+        none = n.op("Mul", n.op("ReduceMax", conv, keepdims=0), f32(n, 0))  # what an image decides
+        y = n.op("Reshape", conv, n.op("Cast", n.op("Add", none, n.fixed(np.array([1, 8, 4, 4], np.float32))), to=7))
     last = n.op("Conv", n.op("Neg", y), n.fixed(np.ones((4, 8, 1, 1), np.float32)))
     path = n.save(tmp_path / "n.onnx", {"x": (np.float32, X)}, [last])
     model = onnx.load(path)
