@@ -14,7 +14,7 @@ from autosched.schedule.kit.refusal import Refusal
 from autosched.schedule.primitives.reductions.scaling import common_factor
 from autosched.schedule.primitives.reductions.zero_terms import sum_term
 from autosched.target import Target
-from space.normalise.blocks import device_block, device_blocks, store_of
+from space.normalise.blocks import device_blocks, loads_of, readers_of, store_of, written
 from space.normalise.widening import FACTORS
 
 
@@ -27,16 +27,21 @@ def apply(sch: Schedule, target: Target) -> None:
     """
     if target.multiplies:
         return
-    for name in [b.name for b in device_blocks(sch.func)]:
-        block = device_block(sch, name)
-        if not _sums_bytes(block):
-            continue
-        factor = common_factor(sch.state, block, store_of(block).buffer)
-        if factor in FACTORS:
-            try:
-                sch.scale_terms(sch.get_sblock(name))
-            except ScheduleError:
-                continue  # what is in the way of a schedule, analysis says
+    able = {b.name: store_of(b).buffer for b in device_blocks(sch.func) if _is_able(sch, b)}
+    made = written(sch.func) - {*able.values()}
+    # A sum that is added to another one may go on from that; scaled alone it might not.
+    chosen = [name for name, buffer in able.items()
+              if not made & {x.buffer for r in readers_of(sch.func, buffer) for x in loads_of(r)}]
+    for name in chosen:
+        try:
+            sch.scale_terms(sch.get_sblock(name))
+        except ScheduleError:
+            continue  # what is in the way of a schedule, analysis says
+
+
+def _is_able(sch: Schedule, block: Block) -> bool:
+    """Whether a block sums up elements of int8 as they are, for readers that multiply the sum by what an int8 holds."""
+    return _sums_bytes(block) and common_factor(sch.state, block, store_of(block).buffer) in FACTORS
 
 
 def _sums_bytes(block: Block) -> bool:

@@ -48,7 +48,8 @@ def program(**changes: str) -> PrimFunc:
 @pytest.mark.parametrize("changes", [
     {}, {"value": "57 * S[vi] + b[vi]"}, {"value": "T.shift_right(S[vi] * -3, 4)"}, {"start": "1234567891"},
     {"sum": "A[vi, vk] * 5 + S[vi]"}, {"value": "S[3 - vi] * 7 + S[vi] * 7"}, {"more": "T.max(S[vi] * 57, b[vi])"},
-    {"value": "S[vi] * 2147483647"}, {"value": "S[vi] * 64"},
+    {"value": "S[vi] * 2147483647"}, {"value": "S[vi] * 64"}, {"value": "T.shift_left(S[vi], 6)", "more": "S[vi] * 64"},
+    {"value": "T.shift_left(S[vi], 31)"},
 ])
 def test_results_are_the_same_also_where_they_wrap(changes: dict[str, str]) -> None:
     func = program(**changes)
@@ -72,6 +73,8 @@ def test_results_are_the_same_also_where_they_wrap(changes: dict[str, str]) -> N
     ({"more": "S[vi] + b[vi]"}, "reader"),
     ({"value": "S[vi] * b[vi]"}, "reader"),
     ({"value": "b[vi]"}, "reader"),  # nobody reads it
+    ({"value": "T.shift_right(S[vi], 1)"}, "reader"), ({"value": "T.shift_left(S[vi], b[vi])"}, "reader"),
+    ({"sum": "S[vi] + A[vi, vk] * S[3 - vi]"}, "writer"),  # a term reads the sum elsewhere
     ({"start": "b[vi]"}, "reduction"), ({"sum": "T.max(S[vi], A[vi, vk])"}, "form"),
 ])
 def test_what_is_no_such_sum_is_refused(changes: dict[str, str], code: str) -> None:
@@ -80,6 +83,37 @@ def test_what_is_no_such_sum_is_refused(changes: dict[str, str], code: str) -> N
     with refused(ScheduleError, code):
         sch.scale_terms("S")
     assert sch.func is before
+
+
+BETWEEN = """    for i in T.grid(4):
+        with T.block("M"):
+            vi = T.axis.remap("S", [i])
+            {where}
+            S[vi] = {value}
+    for i in T.grid(4):
+        with T.block("C"):
+"""
+
+
+@pytest.mark.parametrize(("where", "value", "writer"), [
+    ("T.reads()", "S[vi] * 57", "M"), ("T.reads()", "b[vi]", "M"), ("T.where(i < 2)", "b[vi]", "M"),
+])
+def test_another_writer_of_the_sum_is_in_the_way(where: str, value: str, writer: str) -> None:
+    head, tail = TEXT.split("    for i in T.grid(4):\n        with T.block(\"C\"):\n")
+    between = BETWEEN.replace("            T.reads()\n" if "reads" in where else "", "").format(where=where, value=value)
+    between = between.replace("            T.reads()\n", "")
+    sch = Schedule(parse((head + between + tail).format(**PLAIN)))
+    with refused(ScheduleError, "writer") as caught:
+        sch.scale_terms("S")
+    assert f"block {writer} writes it" in str(caught.value)
+
+
+@pytest.mark.parametrize("where", ["S[i] > 3", "S[i] * 57 > 3"])
+def test_a_condition_on_the_sum_is_a_use_of_it(where: str) -> None:
+    text = TEXT.replace('            C[vi] = {value}', f"            T.where({where})\n            C[vi] = {{value}}")
+    sch = Schedule(parse(text.format(**PLAIN)))
+    with refused(ScheduleError, "reader"):
+        sch.scale_terms("S")
 
 
 def test_a_result_is_no_sum_in_between() -> None:
@@ -118,6 +152,26 @@ def test_an_average_has_its_factor_in_the_products(factor: int, scaled: bool) ->
 def test_a_sum_that_is_read_as_it_is_besides_keeps_its_terms() -> None:
     assert "scale_terms" not in steps(mean(57, True), "vta-de10")
     computes(mean(57, True), "vta-de10", 2)
+
+
+def two(one: int, other: int) -> PrimFunc:
+    """Two sums of rows, each by its factor, in one value."""
+    x, y = te.placeholder((16, 16), "int8", name="x"), te.placeholder((16, 16), "int8", name="y")
+
+    def total(t: Any, name: str) -> Any:
+        k = te.reduce_axis((0, 4), name=f"k{name}")
+        return te.compute((13, 16), lambda i, j: te.sum(t[i + k, j].astype("int32"), axis=[k]), name=name)
+
+    t, u = total(x, "t"), total(y, "u")
+    out = te.compute((13, 16), lambda i, j: ((t[i, j] * one + u[i, j] * other) >> 6).astype("int8"), name="out")
+    return te.create_prim_func([x, y, out])
+
+
+@pytest.mark.parametrize(("factors", "scaled"), [((3, 5), 2), ((3, 1), 0), ((64, 5), 2), ((3, 300), 0)])
+def test_of_sums_that_are_added_all_are_scaled_or_none(factors: tuple[int, int], scaled: int) -> None:
+    """One that is scaled alone could not go on from the other."""
+    assert steps(two(*factors), "vta-de10").count("scale_terms") == scaled
+    computes(two(*factors), "vta-de10", 2)
 
 
 def test_no_operation_multiplies() -> None:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 
-from autosched.ir.expr import BinOp, BufferLoad, Expr, binary, const, int_value, wrap
+from autosched.ir.expr import BinOp, BufferLoad, Call, Expr, binary, const, int_value, wrap
 from autosched.ir.functor import Mutator
-from autosched.ir.patterns import loads_from
+from autosched.ir.patterns import is_shifted, loads_from
 from autosched.ir.region import with_access
 from autosched.ir.stmt import Block, BlockRealize, Buffer, BufferStore, Stmt
 from autosched.schedule.analysis.dependence import is_output, scope_of
@@ -86,7 +87,7 @@ def common_factor(state: State, block: Block, buffer: Buffer) -> int | None:
     found, new = set[int](), Buffer(buffer.name, buffer.shape, buffer.dtype)
     for reader in state.consumers(block):
         try:
-            found |= _taken(reader, buffer, new)[1]
+            found |= _taken(state, reader, buffer, new)[1]
         except Refusal:
             return None
     return found.pop() if len(found) == 1 else None
@@ -100,25 +101,36 @@ class _Taken(Mutator):
         self.factors = set[int]()
 
     def visit_expr(self, expr: Expr) -> Expr:
-        if isinstance(expr, BinOp) and expr.op == "*" and expr.dtype == "int32":
-            for load, factor in ((expr.a, int_value(expr.b)), (expr.b, int_value(expr.a))):
-                if isinstance(load, BufferLoad) and load.buffer is self.old and factor is not None:
-                    self.factors.add(factor)
-                    return BufferLoad(self.new, self.visit_exprs(load.indices), load.dtype)
+        for load, factor in _products(expr):
+            if isinstance(load, BufferLoad) and load.buffer is self.old:
+                self.factors.add(factor)
+                return BufferLoad(self.new, self.visit_exprs(load.indices), load.dtype)
         return super().visit_expr(expr)
 
 
-def _taken(reader: Block, old: Buffer, new: Buffer) -> tuple[Block, set[int]]:
+def _products(expr: Expr) -> Iterator[tuple[Expr, int]]:
+    """What is multiplied by a constant, or shifted left by one, and by which factor."""
+    if isinstance(expr, BinOp) and expr.op == "*" and expr.dtype == "int32":
+        yield from ((x, by) for x, other in ((expr.a, expr.b), (expr.b, expr.a)) if (by := int_value(other)) is not None)
+    if is_shifted(expr, "shift_left") and isinstance(expr, Call) and expr.dtype == "int32":
+        amount = int_value(expr.args[1])
+        assert amount is not None
+        yield expr.args[0], wrap(1 << amount, "int32")
+
+
+def _taken(state: State, reader: Block, old: Buffer, new: Buffer) -> tuple[Block, set[int]]:
     """A block that reads what is multiplied already, and by which constants it multiplied itself.
 
     Raises:
-        Refusal: it uses the sum otherwise.
+        Refusal: it uses the sum otherwise, be it to say where it runs.
     """
     store, first = plain_stores(reader)
+    realize = state.realizes[reader.ident]
     taken = _Taken(old, new)
     value = taken.visit_expr(store.value)
     begin = None if first is None else replace(first, value=taken.visit_expr(first.value))
-    if any(loads_from(e, old) for e in (value, *store.indices, *(() if begin is None else (begin.value,)))):
+    around = (realize.predicate, *realize.iter_values, *store.indices)
+    if any(loads_from(e, old) for e in (value, *around, *(() if begin is None else (begin.value,)))):
         raise Refusal(f"block {reader.name} does more with {old.name} than to multiply it by a constant", [reader.ident],
                       code="reader")
     return with_access(replace(reader, init=begin, body=replace(store, value=value))), taken.factors
@@ -138,6 +150,10 @@ def _scaled(state: State, realize: BlockRealize) -> Stmt:
         raise Refusal(f"block {block.name} starts with no constant of its own", [block.ident], readers(state, block),
                       code="reduction")
     require_blocks(state, scope, (), (old,))
+    others = [w for w in state.writers(scope, old) if w is not block]
+    if others or loads_from(term, old):
+        raise Refusal(f"{old.name} is more than what block {block.name} sums up: "
+                      f"{f'block {others[0].name} writes it' if others else 'a term reads it'}", [block.ident], code="writer")
     by = common_factor(state, block, old)
     if by is None:
         raise Refusal(f"what reads {old.name} does not multiply every element of it by one constant", [block.ident],
@@ -145,7 +161,7 @@ def _scaled(state: State, realize: BlockRealize) -> Stmt:
     new = Buffer(fresh_name(f"{old.name}_scaled", {*state.block_names(), *state.buffer_names(scope)}), old.shape, "int32")
     table: dict[int, Block] = {}
     for reader in state.consumers(block):
-        table[id(reader)] = _taken(reader, old, new)[0]
+        table[id(reader)] = _taken(state, reader, old, new)[0]
     own = BufferLoad(new, store.indices, "int32")
     table[id(block)] = with_access(replace(
         block, init=BufferStore(new, store.indices, const(wrap(start * by, "int32"))),
