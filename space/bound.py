@@ -30,8 +30,10 @@ def compute_floor(model: Model, plan: Plan) -> Ints:
         whole, wides = model.neutral(1), {wide.block for wide in model.nest.wides}
         products = products + 2 * sum(int(model.least_elements(whole, k)[0]) for k, o in enumerate(model.nest.operands)
                                       if o.scope == INP and wides & set(o.readers))
-    # Every accumulator is written once before the first product adds to it.
-    return np.asarray(products + model.out_elements + alu, dtype=np.int64)
+    # Every accumulator is written once before the first product adds to it; a sum may stand where its addend was loaded.
+    loaded = sum(int(model.least_elements(model.neutral(1), k)[0]) for k, o in enumerate(model.nest.operands)
+                 if o.leads and o.consumer == model.nest.anchor and model.nest.init_ops == (0, 0))
+    return np.asarray(products + max(model.out_elements - loaded, 0) + alu, dtype=np.int64)
 
 
 def engines(model: Model, plan: Plan) -> tuple[Ints, Ints, Ints]:

@@ -5,15 +5,21 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
 from autosched.ir.host import moves_only
 from autosched.ir.interp import written
-from autosched.ir.stmt import Buffer, PrimFunc
+from autosched.ir.scopes import WGT
+from autosched.ir.stmt import Buffer, BufferStore, PrimFunc
 from autosched.lower.host_work import run_stage
+from space.least_epilogue import blocks_of
 from space.normalise.blocks import elements_of
+
+if TYPE_CHECKING:
+    from space.model import Model
 
 Array = npt.NDArray[np.generic]
 
@@ -30,6 +36,7 @@ class Filling:
         most: different elements of the program's tensors that are in it, at most.
         whole: whether it may hold all of these tensors, as they are; else it is a part, or made of them.
         moved: whether it holds elements of them, as they are.
+        once: share of its lanes that would hold each of these elements once: what is there again, another layout need not hold.
     """
 
     lanes: Fraction
@@ -37,6 +44,7 @@ class Filling:
     most: int
     whole: bool = field(default=False, compare=False)
     moved: bool = field(default=False, compare=False)
+    once: Fraction = field(default=Fraction(1), compare=False)
 
 
 def fillings(stages: Sequence[PrimFunc]) -> Mapping[str, Filling]:
@@ -78,10 +86,29 @@ def _shape(buffer: Buffer) -> tuple[int, ...]:
 def _unseen(size: int, most: int, moved: bool) -> Filling:
     """Of a tensor that is not looked at: it holds different elements at most, and packing may have filled up the rest."""
     share = min(Fraction(most, size), Fraction(1))
-    return Filling(share, share, most, moved=moved)
+    return Filling(share, share, most, moved=moved, once=share)
 
 
 def _filling(full: npt.NDArray[np.bool_], most: int, moved: bool) -> Filling:
     rows, count = full.any(axis=-1), int(np.count_nonzero(full))
     lanes, share = Fraction(count, full.size), Fraction(int(np.count_nonzero(rows)), rows.size)
-    return Filling(lanes, share, most, moved and count >= most, moved)
+    return Filling(lanes, share, most, moved and count >= most, moved, Fraction(min(count, most), full.size) if moved else lanes)
+
+
+def shares(model: Model, full: Mapping[str, Filling]) -> tuple[Fraction, Fraction]:
+    """Of a nest's products, and of the lanes of its results, the shares that are the program's; all where the layout is fixed.
+
+    Args:
+        model: of the nest.
+        full: how full tensors are, by name.
+    """
+    nest, c = model.nest, model.config
+    weights = [full[o.name] for o in nest.operands if o.scope == WGT and o.consumer == nest.anchor and o.name in full]
+    others = [full[o.name].lanes for o in nest.operands if o.scope != WGT and o.name in full]
+    products = max([min(f.lanes, f.once) for f in weights], default=Fraction(1))
+    results = max([f.rows for f in weights] or others, default=Fraction(1))
+    stored = blocks_of(nest)[nest.out].body
+    used = model.unpacked.get(stored.buffer.name) if isinstance(stored, BufferStore) and not nest.also else None
+    if used is not None:
+        results = min(results, Fraction(used, model.out_elements * c.batch * c.block_out))
+    return products, results

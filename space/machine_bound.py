@@ -28,7 +28,7 @@ from sim import isa, timing
 from sim.config import VTAConfig
 from sim.timing import PIPELINE_CYCLES as PIPELINE
 from space.joins import joins_of_stages, joins_of_windows
-from space.lanes import Filling, fillings
+from space.lanes import Filling, fillings, shares
 from space.least_epilogue import blocks_of, differences_of, identities_of, least_epilogue
 from space.model import LAID_OUT, Model
 from space.nest import Nest
@@ -336,7 +336,7 @@ def _source(model: Model, operand: Operand, full: Mapping[str, Filling]) -> str:
 
 def _between(model: Model, full: Mapping[str, Filling]) -> dict[str, Filling]:
     """By name, how full the tensors are that a nest stores for another one."""
-    (_, share), c = _shares(model, full), model.config
+    (_, share), c = shares(model, full), model.config
     most = _of(model.out_elements, share) * c.batch * c.block_out
     blocks, made = blocks_of(model.nest), {}
     for name in (model.nest.out, *model.nest.also):
@@ -346,14 +346,6 @@ def _between(model: Model, full: Mapping[str, Filling]) -> dict[str, Filling]:
         lanes = max(share, before.lanes)
         made[store.buffer.name] = Filling(lanes, lanes, most + before.most)
     return made
-
-
-def _shares(model: Model, full: Mapping[str, Filling]) -> tuple[Fraction, Fraction]:
-    """Of a nest's products, and of the lanes of its results, the shares that are the program's; all where the layout is fixed."""
-    weights = [full[o.name] for o in model.nest.operands if o.scope == WGT and o.consumer == model.nest.anchor and o.name in full]
-    others = [full[o.name].lanes for o in model.nest.operands if o.scope != WGT and o.name in full]
-    products = max([f.lanes for f in weights], default=Fraction(1))
-    return products, max([f.rows for f in weights] or others, default=Fraction(1))
 
 
 def _passing(models: Sequence[Model]) -> frozenset[str]:
@@ -399,7 +391,7 @@ def _needs(
     widened = nest.anchor in identities
     products = max(model.padding.useful - _of_nothing(model), 0) if nest.anchor and not (loads_widen and widened) else 0
     # Where the layout is the space's choice, other layouts may leave no lane empty.
-    real, share = (part * rest.share for part in _shares(model, full))
+    real, share = (part * rest.share for part in shares(model, full))
     reduced = [k for k, o in enumerate(nest.operands) if o.consumer in _reads(nest)]
     # Sums that are alike need be formed once, and results that are alike made once; each is stored.
     read = [nest.operands[k] for k in reduced if nest.operands[k].scope != ACC]
@@ -439,9 +431,9 @@ def _needs(
     known = {_factors(model, nest.anchor)}
     for s in links:
         factors = _factors(model, s.block)
-        shares = factors in known or (model.origins and any(factors & other for other in known))
+        common = factors in known or (model.origins and any(factors & other for other in known))
         fills = [full[o.name].lanes for o in nest.operands if o.scope == WGT and s.block in o.readers and o.name in full]
-        if s.block not in identities and not shares:
+        if s.block not in identities and not common:
             mixed += _of(s.products * vectors, max(fills, default=Fraction(1)))
         known.add(factors)
     joined = {s.block for s in nest.stages if s.products and s.block in identities and not loads_widen}

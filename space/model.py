@@ -45,18 +45,20 @@ class Model:
         packing: then the stages of the host that make them.
         original: the block that stores first what this nest stores again, for a reader that wants another layout; ``LAID_OUT``
             where it stores as a weight what is there already; or "".
+        unpacked: of what the host takes as it is from tensors that are stored, how many elements at most, by name.
     """
 
     def __init__(
         self, nest: Nest, target: Target, rules: Sequence[NumericRule] = (), nests: int = 1,
         origins: Mapping[str, frozenset[str]] = MappingProxyType({}), packing: Sequence[PrimFunc] = (),
-        original: str = "",
+        original: str = "", unpacked: Mapping[str, int] = MappingProxyType({}),
     ) -> None:
         self.nest = nest
         self.nests = nests
         self.origins = origins
         self.packing = tuple(packing)
         self.original = original
+        self.unpacked = unpacked
         self.target = target
         self.config = target.config
         self.extents = np.array([a.extent for a in nest.axes], dtype=np.int64)

@@ -10,9 +10,9 @@ import numpy as np
 import numpy.typing as npt
 
 from autosched.errors import ProgramError, ScheduleError, SpaceError
-from autosched.ir.host import HostSplit, split_host
+from autosched.ir.host import HostSplit, moves_only, split_host
 from autosched.ir.scopes import ACC
-from autosched.ir.stmt import PrimFunc
+from autosched.ir.stmt import Buffer, PrimFunc
 from autosched.lower.capacity import Held, fits
 from autosched.lower.limits import least_work, too_much
 from autosched.schedule import Schedule, Trace
@@ -21,7 +21,7 @@ from autosched.target import Target
 from space.model import LAID_OUT, Model
 from space.nest import analyse
 from space.normalise import FUSED, GATHERED, KEPT, MOVED, REPEATED, normal_forms, why_unpacked
-from space.normalise.blocks import named, written
+from space.normalise.blocks import elements_of, named, written
 from space.plan import Mask, Plan
 from space.products import why_no_operand, why_no_product, why_no_type, why_no_weight
 from space.rule import Column, NumericRule, Points, StructuralRule
@@ -166,6 +166,18 @@ def _origins(host: HostSplit) -> dict[str, frozenset[str]]:
     return found
 
 
+def _unpacked(host: HostSplit) -> dict[str, int]:
+    """How many elements the host takes of each tensor that the accelerator stores, at most; of what it only moves."""
+    found: dict[str, int] = {}
+    made = {b.name for b in written(host.device)}
+    for stage in host.unpack:
+        *read, result = (buffer for buffer in stage.params if isinstance(buffer, Buffer))
+        for buffer in read if moves_only(stage) else ():
+            found[buffer.name] = found.get(buffer.name, 0) + elements_of(result)
+    whole = {b.name for stage in host.unpack if not moves_only(stage) for b in stage.buffers}
+    return {name: count for name, count in found.items() if name not in whole and name in made}
+
+
 def _again(sch: Schedule) -> dict[str, str]:
     """By the name of a block that makes again what another one makes, that block's: the first one's.
 
@@ -231,7 +243,7 @@ def _fitting(
             # What the host unpacks is read inside the program, and a stage that is read cannot be cut; nor can several at once.
             fitting = [rule for rule in numeric if not (rule.cuts and (host.unpack or nest.between or nest.also))]
             free = (_origins(host), host.pack) if host.unpack else ({}, ())
-            models.append(Model(nest, target, fitting, len(nests), *free, original=again.get(nest.out, "")))
+            models.append(Model(nest, target, fitting, len(nests), *free, again.get(nest.out, ""), _unpacked(host)))
         least = [least_work(m.padding.useful if m.nest.anchor else 0, m.out_elements, target.config) for m in models]
         reason = too_much(sum(least))
         if reason:

@@ -42,6 +42,7 @@ from space.normalise import (
     packing,
     parts,
     places,
+    repeats,
     results,
     reversal,
     scaled,
@@ -369,6 +370,7 @@ def _in_elements(
         return False
     gathers.apply(sch, target)
     packing.apply(sch, target, otherwise == APART, weights)
+    repeats.apply(sch, target)
     diagonal.apply(sch, target, bool(wanted.weights))
     return True
 

@@ -14,6 +14,7 @@ from autosched.ir.functor import expr_children, free_vars
 from autosched.ir.stmt import Block, Buffer, BufferStore
 from space.normalise.blocks import device_blocks, extents, loads_of, plain_blocks, readers_of, store_of
 from space.rule import StructuralRule
+from space.stages import start_of
 
 if TYPE_CHECKING:
     from autosched.schedule import Schedule
@@ -33,7 +34,7 @@ class Epilogue(StructuralRule):
         need not be known to be small before the first sum.
         """
         found: list[tuple[str, Schedule]] = []
-        folded = _folded(sch) or _folded(_joined(sch))
+        folded = _folded(sch, target) or _folded(_joined(sch), target)
         if folded is not None:
             found.append(("init by copy" if target.semantics == "chisel" else "addend in front", folded))
         if target.semantics == "chisel":
@@ -47,18 +48,41 @@ class Epilogue(StructuralRule):
         return found
 
 
-def _folded(sch: Schedule) -> Schedule | None:
+def _folded(sch: Schedule, target: Target) -> Schedule | None:
     """A copy in which every sum that can starts with what is added to it; what then only passes it on is gone."""
-    other = _everywhere(sch, "fold_epilogue")
-    for block in device_blocks(other.func) if other is not None else ():
-        store = block.body
-        passes = isinstance(store, BufferStore) and isinstance(store.value, BufferLoad) and store.buffer.dtype == "int32"
-        if other is not None and passes:
+    found = _everywhere(sch, "fold_epilogue")
+    other = sch.copy() if found is None else found
+    if found is not None:
+        _passed_on(other)
+    if target.semantics == "chisel":
+        # The copy that a sum starts with adds a constant in the same cycle.
+        for name in [b.name for b in device_blocks(other.func)] if plain_blocks(other.func) else ():
+            more = other.copy()
             try:
-                other.compute_inline(other.get_sblock(block.name))
+                more.fold_epilogue(more.get_sblock(name))
+            except ScheduleError:
+                continue  # nothing to do here, or ranges that do not prove it
+            if _starting(more, target) == _starting(other, target):
+                other = found = more
+        if found is not None:
+            _passed_on(other)
+    return None if found is None else other
+
+
+def _passed_on(sch: Schedule) -> None:
+    """Leaves out the stages that only pass on what another one makes."""
+    for block in device_blocks(sch.func):
+        store = block.body
+        if isinstance(store, BufferStore) and isinstance(store.value, BufferLoad) and store.buffer.dtype == "int32":
+            try:
+                sch.compute_inline(sch.get_sblock(block.name))
             except ScheduleError:
                 continue  # a result, or a copy of something else
-    return other
+
+
+def _starting(sch: Schedule, target: Target) -> list[tuple[int, int]]:
+    """The operations that write what each sum starts with."""
+    return [start_of(b.init.value, target) for b in device_blocks(sch.func) if isinstance(b.init, BufferStore)]
 
 
 def _joined(sch: Schedule) -> Schedule:

@@ -49,7 +49,7 @@ def drawn(name: str, target: str, columns: tuple[str, ...], seed: int, count: in
     return space, points[deciding(space, points, columns)]
 
 
-def within_bounds(space: Space, name: str, points: np.ndarray, count: int) -> None:
+def within_bounds(space: Space, name: str | PrimFunc, points: np.ndarray, count: int) -> None:
     """Some of the points compute what the program says, in no fewer cycles than their bounds."""
     some = points[:: max(1, len(points) // count)][:count]
     assert len(some) == count

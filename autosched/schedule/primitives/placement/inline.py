@@ -195,6 +195,15 @@ def _as_function(block: Block, store: BufferStore) -> tuple[list[Var], Expr]:
         for index, iv in zip(store.indices, block.iter_vars)
     ):
         return [iv.var for iv in block.iter_vars], store.value
+    own = [i for i in store.indices if isinstance(i, Var)]
+    units = {iv.var for iv in block.iter_vars if int_value(iv.dom.min) == 0 and is_unit(iv.dom.extent)}
+    if len(own) == len(set(own)) and {iv.var for iv in block.iter_vars} - units <= set(own) and all(
+        isinstance(i, Var) or (int_value(i) == 0 and is_unit(n)) for i, n in zip(store.indices, store.buffer.shape)
+    ):
+        # What is read at such an iterator stays so in the reader's terms, as what is read at any other one does.
+        gone: dict[Var, Expr] = {v: IntImm(0, v.dtype) for v in units - set(own)}
+        value = Substitute(gone).visit_expr(store.value) if gone else store.value
+        return [i if isinstance(i, Var) else Var(f"ph_{k}", i.dtype) for k, i in enumerate(store.indices)], value
     domain = {iv.var: iv.dom for iv in block.iter_vars}
     result = detect_iter_map(list(store.indices), domain, TRUE, "bijective", simplify_trivial=False)
     if not result:

@@ -10,7 +10,7 @@ from autosched.ir.functor import Mutator, free_vars, rewrite
 from autosched.ir.patterns import loaded
 from autosched.ir.print_expr import expr_text
 from autosched.ir.region import with_access
-from autosched.ir.stmt import Block, BlockRealize, Buffer, BufferStore, For, IterVar, Range, Stmt, seq
+from autosched.ir.stmt import Block, BlockRealize, Buffer, BufferStore, For, IterVar, Range, SeqStmt, Stmt, seq
 from autosched.schedule.analysis.dependence import scope_of
 from autosched.schedule.kit.base import BlockRV, ScheduleBase
 from autosched.schedule.kit.names import fresh_name
@@ -70,7 +70,7 @@ class UnitAxes(ScheduleBase):
             iterator: position among the block's iterators.
 
         Returns:
-            The block that fills the copy.
+            The block that fills the copy, directly behind what fills the operand; of a parameter, in front of all blocks.
 
         Raises:
             ScheduleError: no such iterator, or one that the operand depends on; an operand that somebody writes.
@@ -180,4 +180,12 @@ def _spread(state: State, realize: BlockRealize, operand: Buffer, iterator: int)
     top = top_of(state, realize)
     new = with_access(_rewritten(block, {operand: (made, iv.var)}, 0))
     changed = rewrite(top, realize, replace(realize, block=new))
-    return state.rewrite({id(top): seq(own_nest(stage, "i"), changed)}, {id(scope): (*scope.alloc_buffers, made)}), stage
+    fills, nest = state.writers(scope, operand), own_nest(stage, "i")
+    if not fills:  # in front of all that might begin with the copy
+        start = scope.body.stmts[0] if isinstance(scope.body, SeqStmt) else scope.body
+        table: dict[int, Stmt | None] = {id(top): changed}
+        table[id(start)] = seq(nest, changed if start is top else start)
+    else:
+        behind = top_of(state, state.realizes[fills[-1].ident])
+        table = {id(top): changed, id(behind): seq(behind, nest)}
+    return state.rewrite(table, {id(scope): (*scope.alloc_buffers, made)}), stage
