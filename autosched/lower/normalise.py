@@ -284,25 +284,31 @@ def _uses(sites: list[Site]) -> dict[Buffer, list[tuple[Site, Access, bool]]]:
     return uses
 
 
-def share_in_place(tree: Tree, slides: bool) -> bool:
+def share_in_place(tree: Tree, slides: bool, waits: bool = True) -> tuple[bool, bool]:
     """Lets results take the storage of operands that die with them; see the module.
 
     Args:
         tree: the program.
         slides: whether also that of larger ones.
+        waits: whether also that of what a store before them reads, until which they wait; else, where they begin with an
+            operation with a constant, which moves it at no cost, they have a storage of their own, of as many banks.
 
     Returns:
-        Whether any did that.
+        Whether any took a larger one's, and whether any has its own in place of waiting.
     """
     sites = tree.index()
+    apart: dict[Buffer, Buffer] = {}  # results that do not wait, and the operands in whose storage they would
     refused: dict[tuple[Site, Access], set[Buffer]] = {}  # who asked, and the buffers that decided
     slid: dict[Buffer, set[tuple[int, ...]]] = {}  # by buffer, the shapes of results that slid in it
     larger = False
     while True:
         uses = _uses(sites)
-        merge = _shared(tree, sites, uses, refused, slid if slides else None)
+        merge = _shared(tree, sites, uses, refused, slid if slides else None, None if waits else apart)
         if merge is None:
-            return larger
+            for result, operand in apart.items():
+                if operand in tree.banks:
+                    tree.banks[result] = max(tree.banks[operand], tree.banks.get(result, 1))
+            return larger, bool(apart)
         gone, kept, places = merge.gone, merge.kept, merge.places
         shapes = slid.pop(gone, set()) | ({shape_of(gone)} if merge.slides else set())
         if shapes and not places:
@@ -332,8 +338,9 @@ class _Merge:
 def _shared(
     tree: Tree, sites: list[Site], uses: dict[Buffer, list[tuple[Site, Access, bool]]],
     refused: dict[tuple[Site, Access], set[Buffer]], slid: Mapping[Buffer, set[tuple[int, ...]]] | None,
+    apart: dict[Buffer, Buffer] | None,
 ) -> _Merge | None:
-    """The first result that may take the storage of an operand, and how."""
+    """The first result that may take the storage of an operand, and how; in ``apart`` go those that had better not."""
     for site in sites:
         if site.kind != "alu" or any(r.buffer is site.write.buffer for r in site.reads):
             continue
@@ -341,7 +348,9 @@ def _shared(
             if (site, read) in refused or sum(r.buffer is read.buffer and r.same_place(read) for r in site.reads) > AGAIN:
                 continue
             if _can_share(site, read, uses):
-                return _Merge(site.write.buffer, read.buffer)
+                if apart is None or not _would_wait(site, read, uses):
+                    return _Merge(site.write.buffer, read.buffer)
+                apart[site.write.buffer] = read.buffer
             if slid is not None and _can_slide(tree, site, read, uses, slid):
                 return _Merge(site.write.buffer, read.buffer, True)
             places = _own_places(tree, site, read, uses) if slid is not None else ()
@@ -392,6 +401,13 @@ def _can_share(site: Site, read: Access, uses: dict[Buffer, list[tuple[Site, Acc
         if not separates(mine, loop) or not all(encloses(mine, box(x, fixed)) for x in others):
             return False
     return True
+
+
+def _would_wait(site: Site, read: Access, uses: dict[Buffer, list[tuple[Site, Access, bool]]]) -> bool:
+    """Whether a result in the storage of its operand waits for a store that reads it, and might stand elsewhere at no cost."""
+    first = _innermost(site.value)
+    moves = first is not None and (isinstance(first.a, Imm) or isinstance(first.b, Imm))
+    return moves and any(s.kind == "store" and s.order < site.order for s, _, _ in uses[read.buffer])
 
 
 def _can_slide(

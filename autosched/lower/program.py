@@ -279,29 +279,30 @@ def lower_table(func: PrimFunc | IRModule, target: str | Target = "vta-de10") ->
     whole, host = func, split_host(func)
     func = host.device
     # HLS may run instances of one instruction together, and elsewhere than on the RTL it costs to go on somewhere else.
-    slides = machine.semantics == "chisel"
-    while True:
+    free = machine.semantics == "chisel"
+    for slides, waits in ((free, not free), (free, True), (False, True)):
         program = tree.build(func)
         try:
-            return _lowered(program, machine, func, whole, host, slides)
+            return _lowered(program, machine, func, whole, host, slides, waits)
         except _InPlaceError:
-            slides = False
+            continue
         finally:
             parts.put_back(program.parts)
+    raise AssertionError("with nothing in places of choice, what is in the way is the program's own")
 
 
 class _InPlaceError(Exception):
-    """What stands in the storage of a larger operand is in the way of a program; without that there may be one."""
+    """What stands in a storage of its own, or in that of a larger operand, is in the way; without that there may be a program."""
 
 
 def _lowered(
-    program: tree.Tree, machine: Target, func: PrimFunc, whole: PrimFunc, host: HostSplit, slides: bool
+    program: tree.Tree, machine: Target, func: PrimFunc, whole: PrimFunc, host: HostSplit, slides: bool, waits: bool
 ) -> Lowered:
     config, semantics = machine.config, machine.semantics
     normalise.split_inits(program)
     normalise.unfuse(program, lambda site: _lanes(site, config))
     normalise.split_values(program)
-    slid = normalise.share_in_place(program, slides)
+    chosen = any(normalise.share_in_place(program, slides, waits))
     chain.protect_operands(program, semantics)
     normalise.refresh_stores(program)
     sites = program.index()
@@ -310,7 +311,7 @@ def _lowered(
     try:
         storages = allocate(program, sites, machine)
     except LoweringError as error:
-        if slid:
+        if chosen:
             raise _InPlaceError from error
         raise
     emitter = _Emitter(func, program, sites, storages, config, semantics, machine.usable.uop)

@@ -68,7 +68,10 @@ def has_one_turn(space: Space, point: Point) -> bool:
     ("conv2d:h=9,w=7,ci=32,co=32,k=1,bias=1", "vta-de10-portable"),  # what the sum starts with is made at its side
 ])
 def test_buffers_take_what_lowering_gives_them(name: str, target: str, user_programs: ModuleType) -> None:
-    """But where padding is left out at the border of a tile, and where lowering lets a stage have an operand's place."""
+    """But where padding is left out at the border of a tile, and where lowering lets a stage have an operand's place.
+
+    Where there is room, what is made of something stored has a place of its own, which nobody counts on.
+    """
     func = user_programs.program(name) if name in user_programs.names() else workload(name).func
     space = Space(func, target)
     every = space.sample(np.random.default_rng(0), 300)
@@ -82,7 +85,8 @@ def test_buffers_take_what_lowering_gives_them(name: str, target: str, user_prog
         for scope in SRAM_SCOPES:
             given = sum(s.elements * s.copies for s in storages if s.scope == scope)
             less = "no zeros" in shown[n] or "differences" in shown[n] if scope == INP else scope == ACC and name in STAGES
-            assert given == most[scope][n] or (less and given < most[scope][n]), (scope, given, most[scope][n], shown[n])
+            more = scope == ACC and name == "dense_two_outputs" and most[scope][n] < given <= 2 * most[scope][n]
+            assert more or given == most[scope][n] or (less and given < most[scope][n]), (scope, given, most[scope][n], shown[n])
 
 
 @pytest.mark.parametrize("name", (*SUMS, *STAGES))
