@@ -110,8 +110,8 @@ def stores(tiles: Any, extents: Any, slices: Any, thick: Any, sliced: bool, spat
 def uops(
     on: Any, extents: Any, tiles: Any, outer: Any, lows: Any, position: Any, depth: Any, init: Any, attach: Any, keep: Any,
     banks: Any, acc_banks: Any, drops: Any, uses: Any, tied: Any, borders: Any, taps: Any, sizes: Any, useful: Any,
-    whole: Any, spatial: int, apart: bool, joined: bool, capacity: int, listed: int, worth: float, moved: Any, inner: Any,
-    terms: Any, found: Any,
+    whole: Any, spatial: int, apart: bool, joined: bool, even: Any, capacity: int, listed: int, worth: float, moved: Any,
+    inner: Any, terms: Any, found: Any,
 ) -> None:
     """Micro-ops that every part loads, and the sets of taps that are an instruction each.
 
@@ -144,6 +144,7 @@ def uops(
         spatial: how many axes the output has; they come first.
         apart: whether micro-ops on one accumulator must be apart.
         joined: whether a row that no border cuts goes on in the next one.
+        even: which axes an instruction's loop may go over where padding is left out, shape (axes,).
         capacity: micro-ops that the machine holds.
         listed: micro-ops that lists may have for fewer instructions.
         worth: micro-ops that load in the cycles of an instruction.
@@ -195,7 +196,7 @@ def uops(
                 if moved[a]:
                     combinations *= outer[p, a, r]
                 size = extents[p, a, r] if position[a, r] >= depth[r] else tiles[p, a, r]
-                inner[0, a] = size
+                inner[0, a] = size if even[a] or not drops[r] else 1
                 work *= size
             for b in range(n_borders):
                 a = borders[b]

@@ -554,15 +554,22 @@ def _repeated(model: Model, operands: Sequence[Operand]) -> int:
 
     Along axes that none of them is read along they are the same, and so they are along a diagonal of two that move as one.
     """
-    repeated, rows = 1, np.empty((0, sum(len(o.dims) for o in operands)))
-    for a in sorted(model.nest.spatial, key=lambda a: -model.nest.axes[a].extent):
+    axes, sizes = model.nest.axes, [size for o in operands for _, size in o.dims]
+    strides, places = np.cumprod([1.0, *sizes])[:-1], np.zeros(1, dtype=np.int64)
+    rows, alike, tied = np.empty((0, len(sizes))), 1, False
+    for a in sorted(model.nest.spatial, key=lambda a: -axes[a].extent):
         row = np.array([coeffs[a] for o in operands for coeffs, _ in o.dims], dtype=np.float64)
         more = np.vstack([rows, row])
-        if np.linalg.matrix_rank(more) == len(more):
-            rows = more
-        else:
-            repeated *= model.nest.axes[a].extent
-    return repeated
+        independent = np.linalg.matrix_rank(more) == len(more)
+        if not independent and (not row.any() or strides.max() > 2**53):
+            alike *= axes[a].extent
+            continue
+        rows, tied = (more, tied) if independent else (rows, True)
+        places = np.add.outer(places, np.arange(axes[a].extent) * int(row @ strides)).ravel()
+        places = np.unique(places) if tied else places
+    # Of axes that only together tell a place, as its digits do, not all combinations need be places of their own.
+    every = prod(axes[a].extent for a in model.nest.spatial) // alike
+    return alike * -(-every // len(places)) if tied else alike
 
 
 def _of_nothing(model: Model) -> int:

@@ -14,7 +14,7 @@ from autosched.ir.printer import expr_text
 from autosched.ir.scopes import ACC, INP, WGT
 from autosched.ir.simplify import conjuncts, linear_form
 from autosched.ir.stmt import Block, Buffer
-from space.sites import NotPackedError, Site, is_copy, loads_of, starts_of
+from space.sites import NotPackedError, Site, is_copy, loads_of, repeats_of, starts_of
 
 
 @dataclass(frozen=True)
@@ -36,6 +36,7 @@ class Operand:
         also: further blocks that read what is loaded.
         first: per dimension, the first index that is read.
         leads: whether its reader is a stage, or a sum, that begins with it: what that makes may stand in its place.
+        times: per dimension, how often the producer's tensor has each element side by side; () for once everywhere.
     """
 
     name: str
@@ -51,6 +52,7 @@ class Operand:
     also: tuple[str, ...] = ()
     first: tuple[int, ...] = ()
     leads: bool = False
+    times: tuple[int, ...] = ()
 
     @property
     def readers(self) -> tuple[str, ...]:
@@ -83,6 +85,10 @@ class Operand:
             return self
         spans = [sum((extent - 1) * c for extent, c in zip(extents, coeffs)) + 1 for coeffs, _ in self.dims]
         return replace(self, dims=tuple((coeffs, span) for (coeffs, _), span in zip(self.dims, spans)))
+
+    def steps(self, axis: int) -> bool:
+        """Whether all iterations of an axis move what it needs on equally far; those between the places of an element do not."""
+        return not any(coeffs[axis] % n for (coeffs, _), n in zip(self.dims, self.times))
 
     def uses(self, axis: int) -> bool:
         """Whether the region it needs moves with an axis."""
@@ -300,8 +306,10 @@ def _factor(
     if len(source) != len(dims):
         source = tuple(size for _, size in dims)  # a copy in another shape: its own dimensions are what is known
     inside = tuple(row[at:] for row, at in zip(_inside(producer, lanes), first))
+    repeats = repeats_of(producer.block)
+    times = tuple(repeats.get(d, 1) for d in range(len(dims))) if repeats else ()
     return Operand(tensor.name, scope, name, -1, producer.block.name, dims, source, inside,
-                   any(o.name == tensor.name for o in before), within, first=first)
+                   any(o.name == tensor.name for o in before), within, first=first, times=times)
 
 
 def _join(operands: list[Operand], new: Operand, site: Site, axis_vars: list[Var]) -> None:

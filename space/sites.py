@@ -7,7 +7,8 @@ from math import prod
 
 from autosched.errors import SpaceError
 from autosched.ir.expr import BinOp, BufferLoad, Call, Cast, Expr, Select, Var, int_value
-from autosched.ir.functor import expr_children, stmt_children, walk, walk_expr
+from autosched.ir.functor import expr_children, free_vars, stmt_children, walk, walk_expr
+from autosched.ir.host import is_move
 from autosched.ir.patterns import has_loads, loads_in, update_of
 from autosched.ir.stmt import Block, BlockRealize, BufferStore, For, PrimFunc, Stmt
 from autosched.target import Target
@@ -231,3 +232,20 @@ def term_of(site: Site) -> Expr | None:
 def is_guarded(value: Expr | None) -> bool:
     """Whether a value is a constant where a condition does not hold."""
     return isinstance(value, Call) and value.op == "if_then_else" and int_value(value.args[2]) is not None
+
+def repeats_of(block: Block) -> dict[int, int]:
+    """How often a copy has the elements of its source side by side, by the copy's dimension; of those once alone nothing.
+
+    Args:
+        block: any.
+    """
+    store, found = block.body, dict[int, int]()
+    if not isinstance(store, BufferStore) or not is_move(store.value):
+        return found
+    for index in (i for x in walk_expr(store.value) if isinstance(x, BufferLoad) for i in x.indices):
+        for e in walk_expr(index):
+            each = int_value(e.b) if isinstance(e, BinOp) and e.op == "//" else None
+            own = [d for d, i in enumerate(store.indices) if isinstance(i, Var) and {i} == set(free_vars(e))]
+            if each is not None and each > 1 and len(own) == 1:
+                found[own[0]] = each
+    return found

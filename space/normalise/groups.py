@@ -28,6 +28,7 @@ from space.normalise.blocks import (
     product_of,
     store_of,
 )
+from space.sites import repeats_of
 
 
 def applies(func: PrimFunc) -> bool:
@@ -87,7 +88,8 @@ def repeats(func: PrimFunc) -> bool:
     Args:
         func: the program.
     """
-    return any(True for b in device_blocks(func) for _ in _repeated(b))
+    blocks = device_blocks(func)
+    return any(True for b in blocks for _ in (*_repeated(b), *_phases(b, blocks)))
 
 
 def repeated(sch: Schedule, target: Target) -> bool:
@@ -95,12 +97,31 @@ def repeated(sch: Schedule, target: Target) -> bool:
     blocks = device_blocks(sch.func)
     axes = Axes(blocks)
     found = [(block, v, each) for block in blocks for v, each in _repeated(block)]
-    _divided(sch, axes, {axes.of((block.ident, v)): each for block, v, each in found})
+    phases = [(block, v, each) for block in blocks for v, each in _phases(block, blocks)]
+    _divided(sch, axes, {axes.of((block.ident, v)): each for block, v, each in (*found, *phases)})
     for name in dict.fromkeys(block.name for block, _, _ in found):
         value = store_of(device_block(sch, name)).value
         if isinstance(value, BufferLoad) and not has_digits(*value.indices):
             sch.compute_inline(sch.get_sblock(name))  # what reads the copy reads its source
-    return bool(found)
+    return bool(found or phases)
+
+
+def _phases(block: Block, blocks: Sequence[Block]) -> Iterator[tuple[Var, int]]:
+    """The iterators of a result along which windows lie on elements that a copy has several times, and how often it has them.
+
+    Which of the places of an element a window begins at is an iterator of its own then: for each the window reads elements that
+    lie apart by whole ones, and the micro-ops of one window are those of all.
+    """
+    product = product_of(block)
+    size, spatial = extents(block), {iv.var for iv in block.iter_vars if iv.kind != "reduce"}
+    for factor in product.factors if product is not None else ():
+        writer = next((b for b in blocks if b.init is None and store_of(b).buffer is factor.buffer), None)
+        at = {} if writer is None else repeats_of(writer)
+        for d, index in enumerate(factor.indices):
+            form = linear_form(index)
+            moved = [v for v in form[0] if v in spatial and size.get(v, 1) > 1] if form is not None else []
+            if d in at and form is not None and len(moved) == 1 and form[0][moved[0]] == 1 and size[moved[0]] % at[d] == 0:
+                yield moved[0], at[d]
 
 
 def _repeated(block: Block) -> Iterator[tuple[Var, int]]:

@@ -13,6 +13,7 @@ from autosched.measure import Candidate, measure
 from autosched.target import get_target
 from autosched.workloads import of_func
 from space import Space
+from space.machine_bound import machine_bound
 from space.normalise import REPEATED, normalise
 from space.normalise.blocks import is_packed
 
@@ -68,3 +69,62 @@ def test_the_form_stands_behind_the_other_and_loads_less() -> None:
 def test_where_nothing_repeats_side_by_side_there_is_no_such_form(value: str, by: tuple[int, int]) -> None:
     func = larger(16, 6, 6, by, value)
     assert normalise(func, DE10, repeated=True) == (func, ())
+
+
+def windowed(by: tuple[int, int], k: int = 3, pad: int = 1, size: tuple[int, int] = (4, 5), ci: int = 32, co: int = 16) -> PrimFunc:
+    """A convolution of an image that is made larger first, with zeros around it."""
+    h, w = (n * times for n, times in zip(size, by))
+    x, weights = te.placeholder((ci, *size), "int8", name="x"), te.placeholder((co, ci, k, k), "int8", name="w")
+    c, i, j = te.reduce_axis((0, ci), name="c"), te.reduce_axis((0, k), name="i"), te.reduce_axis((0, k), name="j")
+
+    def at(n, y, z):
+        inside = te.all(y >= pad, y < h + pad, z >= pad, z < w + pad)
+        found = x[n, (y - pad) // by[0], (z - pad) // by[1]]
+        return te.if_then_else(inside, found, te.const(0, "int8")) if pad else found
+
+    u = te.compute((ci, h + 2 * pad, w + 2 * pad), at, name="u")
+    rows, columns = h + 2 * pad - k + 1, w + 2 * pad - k + 1
+    s = te.compute((co, rows, columns), lambda o, y, z: te.sum(
+        u[c, y + i, z + j].astype("int32") * weights[o, c, i, j].astype("int32"), axis=[c, i, j]), name="s")
+    out = te.compute(s.shape, lambda *n: te.min(te.max(s(*n) >> 6, -128), 127).astype("int8"), name="out")
+    return te.create_prim_func([x, weights, out])
+
+
+@pytest.mark.parametrize(("by", "k", "pad", "shape"), [
+    ((2, 2), 3, 1, [1, 4, 2, 5, 2]), ((1, 2), 3, 1, [1, 4, 5, 2]), ((2, 1), 3, 1, [1, 4, 2, 5]),
+    ((3, 2), 3, 1, [1, 4, 3, 5, 2]), ((2, 2), 3, 0, [1, 3, 2, 4, 2]), ((2, 2), 1, 0, [1, 4, 2, 5, 2]),
+    ((3, 2), 3, 0, [1, 10, 4, 2]),  # boundary: ten rows are no whole number of threes
+    ((2, 2), 2, 0, [1, 7, 9]),  # boundary: neither are seven and nine of twos
+    ((1, 1), 3, 1, []),
+])
+def test_windows_on_what_repeats_begin_at_each_of_its_places(by: tuple[int, int], k: int, pad: int, shape: list[int]) -> None:
+    func = windowed(by, k, pad)
+    new, steps = normalise(func, DE10, repeated=True)
+    assert bool(steps) == bool(shape)
+    if not shape:
+        return
+    (stored,) = (b for b in split_host(new).device.buffers if b.name == "out_global")
+    assert [int(e.value) for e in stored.shape] == [*shape, 1, 16]
+    inputs = random_inputs(func, 2)
+    for got, wanted in zip(run(new, *inputs), run(func, *inputs), strict=True):
+        assert np.array_equal(got, wanted)
+
+
+@pytest.mark.parametrize("target", ["vta-de10", "vta-de10-portable"])
+def test_points_of_such_windows_need_fewer_cycles(target: str) -> None:
+    func = windowed((2, 2), size=(6, 7), co=32)
+    task, space = of_func(func), Space(func, target)
+    bounds = {machine_bound(sketch.models).cycles for sketch in space.sketches}
+    assert len(bounds) == 1, "the same sums in other places"
+    points = space.sample(np.random.default_rng(0), 400)
+    cycles: dict[bool, list[int]] = {False: [], True: []}
+    for form in (False, True):
+        mine = points[[(REPEATED in space.meaning(p[None])[0].done) is form for p in points]]
+        lowest = mine[np.argsort(space.draft(mine), kind="stable")[:4]]
+        for point in lowest:
+            result = measure(Candidate(task, space.target, tuple(space.trace(point).as_json())), execute=True)
+            assert result.ok and result.cycles is not None and result.cycles >= space.machine_bound()
+            cycles[form].append(result.cycles)
+    assert min(cycles[True]) < 0.9 * min(cycles[False])
+    (first,) = points[np.argsort(space.draft(points), kind="stable")[:1]]
+    assert REPEATED in space.meaning(first[None])[0].done, "estimates know"
