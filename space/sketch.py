@@ -20,7 +20,7 @@ from autosched.schedule.kit.base import BlockRV
 from autosched.target import Target
 from space.model import LAID_OUT, Model
 from space.nest import analyse
-from space.normalise import FUSED, GATHERED, KEPT, MOVED, REPEATED, normal_forms, why_unpacked
+from space.normalise import FUSED, GATHERED, KEPT, MOVED, PLACES, REPEATED, normal_forms, why_unpacked
 from space.normalise.blocks import elements_of, named, written
 from space.plan import Mask, Plan
 from space.products import why_no_operand, why_no_product, why_no_type, why_no_weight
@@ -28,7 +28,7 @@ from space.rule import Column, NumericRule, Points, StructuralRule
 from space.sites import NotPackedError
 from space.words import refusal_of
 
-LATER = {KEPT, GATHERED, REPEATED}  # forms whose points come behind those of others, where there are others
+LATER = {KEPT, GATHERED, PLACES, REPEATED}  # forms whose points come behind those of others, where there are others
 ALONE = {MOVED, FUSED}  # which may be the only ones
 BEHIND = {*LATER, *ALONE}
 

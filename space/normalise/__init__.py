@@ -42,6 +42,7 @@ from space.normalise import (
     packing,
     parts,
     places,
+    planes,
     repeats,
     results,
     reversal,
@@ -67,6 +68,7 @@ SLID = "neighbours are compared in place"  # the one in the other's; else with w
 REPEATED = "what repeats is read once"  # else a load brings each of an element's places
 MOVED = "what is read elsewhere is made there, or stored"  # else it would have to be moved
 FUSED = "windows compare sums where they are made"  # else what is between them is stored, and read again
+PLACES = "places as lanes"  # else channels, which leave lanes empty
 GATHERED = "windows gathered by the host"  # which is work of its own; else the machine reads them where they lie
 
 # Ways to a form, each tried where those before it lead to none that may have a schedule: a form is part of what a point means.
@@ -89,6 +91,7 @@ class _Wanted(NamedTuple):
     repeated: bool = False
     moved: bool = False
     fused: bool = False
+    flat: bool = False
     weights: int = 0  # that the program makes: in how many ways to choose them; no program has any that has another form
     whole: bool = False  # with all terms of its sums, also those that change nothing
 
@@ -100,7 +103,7 @@ class _Wanted(NamedTuple):
 
 def normalise(
     func: PrimFunc, target: Target, differences: bool = False, kept: bool = False, gathered: bool = False,
-    repeated: bool = False, moved: bool = False, slid: bool = False, fused: bool = False, whole: bool = False,
+    repeated: bool = False, moved: bool = False, slid: bool = False, fused: bool = False, whole: bool = False, flat: bool = False,
 ) -> tuple[PrimFunc, tuple[Instruction, ...]]:
     """A program in schedulable form, and the primitives that bring it there.
 
@@ -115,12 +118,13 @@ def normalise(
         slid: whether what two windows share is compared in place then; where nothing is there is no such form.
         fused: whether windows compare sums where they are made; where none read any there is no such form.
         whole: whether sums keep the terms that change nothing.
+        flat: whether places are lanes, where these are fuller then; where they are not there is no such form.
 
     Returns:
         The program, in which parameters are packed and results unpacked by host stages, and the instructions of a trace; the
         program itself and no instructions where it is packed already, or where no rule knows how to pack it.
     """
-    sch, _ = _attempt(func, target, _Wanted(differences, kept, slid, gathered, repeated, moved, fused, whole=whole))
+    sch, _ = _attempt(func, target, _Wanted(differences, kept, slid, gathered, repeated, moved, fused, flat, whole=whole))
     return (func, ()) if sch is None else (sch.func, tuple(sch.trace.insts))
 
 
@@ -369,7 +373,9 @@ def _in_elements(
     if (wanted.gathered and not gathering.apply(sch, target)) or (wanted.repeated and not groups.repeated(sch, target)):
         return False
     gathers.apply(sch, target)
-    packing.apply(sch, target, otherwise == APART, weights)
+    if wanted.flat and not planes.apply(sch, target):
+        return False
+    packing.apply(sch, target, otherwise == APART, weights, wanted.flat)
     repeats.apply(sch, target)
     diagonal.apply(sch, target, bool(wanted.weights))
     return True
@@ -442,6 +448,10 @@ def normal_forms(func: PrimFunc, target: Target, whole: bool = False) -> list[tu
         other = made(gathered=True)
         if other.trace.insts:
             forms.append(((GATHERED,), other))
+    if first.trace.insts and planes.applies(begun.func, target):
+        other = made(flat=True)
+        if other.trace.insts:
+            forms.append(((PLACES,), other))
     if first.trace.insts and groups.repeats(begun.func):
         other = made(repeated=True)
         if other.trace.insts:
@@ -455,7 +465,7 @@ def normal_forms(func: PrimFunc, target: Target, whole: bool = False) -> list[tu
 
 def normalised(
     func: PrimFunc, target: Target, differences: bool = False, kept: bool = False, gathered: bool = False,
-    repeated: bool = False, moved: bool = False, slid: bool = False, fused: bool = False, whole: bool = False,
+    repeated: bool = False, moved: bool = False, slid: bool = False, fused: bool = False, whole: bool = False, flat: bool = False,
 ) -> Schedule:
     """A schedule of a program that has been normalised, its trace included.
 
@@ -470,15 +480,16 @@ def normalised(
         slid: as for ``normalise``.
         fused: as for ``normalise``.
         whole: as for ``normalise``.
+        flat: as for ``normalise``.
     """
     sch = Schedule(func, seed=0)
-    steps = normalise(func, target, differences, kept, gathered, repeated, moved, slid, fused, whole)[1]
+    steps = normalise(func, target, differences, kept, gathered, repeated, moved, slid, fused, whole, flat)[1]
     if steps:
         Trace(list(steps)).apply_to_schedule(sch, remove_postproc=False)
     return sch
 
 
 __all__ = [
-    "DIFFERENCES", "FUSED", "GATHERED", "KEPT", "MOVED", "REPEATED", "SLID", "normal_forms", "normalise", "normalised",
+    "DIFFERENCES", "FUSED", "GATHERED", "KEPT", "MOVED", "PLACES", "REPEATED", "SLID", "normal_forms", "normalise", "normalised",
     "why_unpacked",
 ]

@@ -37,12 +37,13 @@ def applies(func: PrimFunc, target: Target) -> bool:
     return any(_roles(p, target) is not None for b in device_blocks(func) if (p := product_of(b)) is not None)
 
 
-def apply(sch: Schedule, target: Target) -> bool:
+def apply(sch: Schedule, target: Target, always: bool = False) -> bool:
     """Lets the host gather what such products read; whether there are any.
 
     Args:
         sch: of the program, which reads what the host has filled.
         target: the machine.
+        always: whether also where that fills no more lanes.
 
     Raises:
         ScheduleError: what the host would gather, or what it would leave, is of no form that primitives know.
@@ -50,7 +51,7 @@ def apply(sch: Schedule, target: Target) -> bool:
     done = False
     for name in [b.name for b in device_blocks(sch.func)]:
         product = product_of(device_block(sch, name))
-        roles = None if product is None else _roles(product, target)
+        roles = None if product is None else _roles(product, target, always)
         if roles is None or not _given(sch, roles[0]):
             continue
         block = device_block(sch, name)
@@ -75,8 +76,8 @@ def apply(sch: Schedule, target: Target) -> bool:
     return done
 
 
-def _roles(product: Product, target: Target) -> tuple[BufferLoad, BufferLoad] | None:
-    """The data and the weight of a product that sums over several indices, where these fill more lanes together."""
+def _roles(product: Product, target: Target, always: bool = False) -> tuple[BufferLoad, BufferLoad] | None:
+    """The data and the weight of a product that sums over several indices, where these fill more lanes together or ``always``."""
     block = product.block
     size = extents(block)
     sums = [iv.var for iv in block.iter_vars if iv.kind == "reduce" and size[iv.var] > 1]
@@ -88,7 +89,7 @@ def _roles(product: Product, target: Target) -> tuple[BufferLoad, BufferLoad] | 
         if not depths or not {v for i in weight.indices for v in free_vars(i)} >= set(sums):
             continue
         alone = min(-(-size[v] // lanes) * prod(size[o] for o in sums if o is not v) for v in depths)
-        if -(-prod(size[v] for v in sums) // lanes) < alone:
+        if always or -(-prod(size[v] for v in sums) // lanes) < alone:
             return data, weight
     return None
 

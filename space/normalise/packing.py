@@ -102,7 +102,9 @@ class _Plan:
         return [*[d for d in range(buffer.ndim) if d not in slides and d not in last], *slides, *last], inner
 
 
-def apply(sch: Schedule, target: Target, repeated: bool = False, copies: Names = frozenset()) -> None:
+def apply(
+    sch: Schedule, target: Target, repeated: bool = False, copies: Names = frozenset(), fuller: bool = False
+) -> None:
     """Packs every tensor of the accelerator.
 
     Args:
@@ -110,6 +112,7 @@ def apply(sch: Schedule, target: Target, repeated: bool = False, copies: Names =
         target: the machine.
         repeated: whether a product may read elements of a parameter from a copy that has them several times.
         copies: names of blocks that copy what others make, to be read as a weight.
+        fuller: whether lanes that are fuller come before those that all tensors have: what lacks them gets a tensor with lanes.
 
     Raises:
         ScheduleError: no axis can be the lanes.
@@ -120,7 +123,7 @@ def apply(sch: Schedule, target: Target, repeated: bool = False, copies: Names =
         if has_loads(*[i for _, indices in accesses(block) for i in indices]):
             raise _unfit(f"block {block.name} reads at an index that is data")
     _cut(sch, target, repeated, copies)
-    _spread(sch, target, copies)
+    _spread(sch, target, copies, fuller)
     _zeroed(sch, target, copies)
     blocks = device_blocks(sch.func)
     plan = _plan(blocks, target, copies)
@@ -139,7 +142,7 @@ def apply(sch: Schedule, target: Target, repeated: bool = False, copies: Names =
     if not zeros <= hosts:
         choices.apply(sch, target)  # which makes tensors that are packed as well
         epilogue.apply(sch, target)
-        apply(sch, target, repeated, copies)  # all that was enlarged is in whole elements now: nothing is made zero again
+        apply(sch, target, repeated, copies, fuller)  # all that was enlarged is in whole elements now: nothing is made zero again
         return
     for name, mapping in layouts.values():
         sch.transform_layout(sch.get_sblock(name), ("write", 0), mapping)
@@ -260,36 +263,41 @@ def _packable(blocks: Sequence[Block], target: Target, copies: Names) -> bool:
     return True
 
 
-def _spread(sch: Schedule, target: Target, copies: Names) -> None:
-    """What a stage reads at the same place for all lanes becomes a tensor with lanes, made by the host."""
+def joined(sch: Schedule) -> None:
+    """Lets the host make the copies of several tensors: a load takes elements of one, or zeros.
+
+    Args:
+        sch: of the program.
+    """
     blocks = device_blocks(sch.func)
     packs = filled(sch)
     for block in blocks:
         tensors = {x.buffer for x in loads_of(block)}
         between = len({x.indices for x in loads_of(block)}) > 1 and bool(readers_of(sch.func, store_of(block).buffer))
         if (len(tensors) > 1 or between) and is_copy(block, packs):
-            sch.host_stage(sch.get_sblock(block.name))  # a load takes elements of one tensor, or zeros
+            sch.host_stage(sch.get_sblock(block.name))
             packs.add(store_of(block).buffer)
+
+
+def _spread(sch: Schedule, target: Target, copies: Names, fuller: bool = False) -> None:
+    """What a stage reads at the same place for all lanes becomes a tensor with lanes, made by the host."""
+    joined(sch)
+    packs = filled(sch)
     blocks = device_blocks(sch.func)
+    found: tuple[_Plan, set[Buffer]] | None = None
     if any(product_of(block) is not None for block in blocks):
         try:
             plan = _plan(blocks, target, copies)
         except ScheduleError:
             pass  # with what the host spreads there may be one
         else:
-            for block in blocks:
-                if readers_of(sch.func, store_of(block).buffer) and is_copy(block, packs) and _cuts(block, plan, surely=True):
-                    sch.host_stage(sch.get_sblock(block.name))
-            return
-    found: tuple[_Plan, set[Buffer]] | None = None
-    for plan in _plans(blocks, target, copies):
-        lacking = [buffer for block in blocks for buffer, _ in accesses(block) if not _fits(plan, buffer)]
-        alone = {b for b in lacking if b in packs and not any(plan.of(b, range(b.ndim)))}
-        if alone == set(lacking):
-            spread = all(block.init is None or _path(store_of(block).value, alone) is None for block in blocks)
-            found = (plan, alone) if found is None or spread else found
-            if spread:
-                break
+            found = _spreadable(blocks, packs, target, copies, plan) if fuller else None
+            if found is None:
+                for block in blocks:
+                    if readers_of(sch.func, store_of(block).buffer) and is_copy(block, packs) and _cuts(block, plan, surely=True):
+                        sch.host_stage(sch.get_sblock(block.name))
+                return
+    found = found or _spreadable(blocks, packs, target, copies)
     if found is None:
         found = _plan(blocks, target, copies), set()  # says why there is none
     plan, alone = found
@@ -309,6 +317,55 @@ def _spread(sch: Schedule, target: Target, copies: Names) -> None:
             starts.changed(sch, block.name, partial(_spread_in, alone=alone))
         except ScheduleError as error:
             raise _no_lanes(sch, block) from error
+
+
+def _spreadable(
+    blocks: Sequence[Block], packs: set[Buffer], target: Target, copies: Names, other: _Plan | None = None
+) -> tuple[_Plan, set[Buffer]] | None:
+    """The most promising lanes that all tensors have but for some that the host fills, and these.
+
+    Args:
+        blocks: of the accelerator.
+        packs: what the host fills.
+        target: the machine.
+        copies: as for ``apply``.
+        other: lanes that all tensors have: only such count as fill more of these, and with nothing spread that sums start with.
+    """
+    found: tuple[_Plan, set[Buffer]] | None = None
+    for plan in _plans(blocks, target, copies):
+        if other is not None and (plan.lanes == other.lanes or _empty(plan) >= _empty(other)):
+            return None  # what comes later is less promising
+        lacking = [buffer for block in blocks for buffer, _ in accesses(block) if not _fits(plan, buffer)]
+        alone = {b for b in lacking if b in packs and not any(plan.of(b, range(b.ndim)))}
+        if alone == set(lacking):
+            spread = all(block.init is None or _path(store_of(block).value, alone) is None for block in blocks)
+            found = (plan, alone) if (found is None and other is None) or spread else found
+            if spread:
+                break
+    return found
+
+
+def _empty(plan: _Plan) -> int:
+    """Per mille of lanes that stay empty, of all axes together."""
+    return sum(_waste(plan.axes.size(axis), n) for axis, n in plan.lanes.items())
+
+
+def emptiness(sch: Schedule, target: Target, fuller: bool = False) -> int | None:
+    """Per mille of lanes that stay empty where a program's tensors are packed, of all axes together; None where none are.
+
+    Args:
+        sch: of the program.
+        target: the machine.
+        fuller: as for ``apply``.
+    """
+    blocks, packs = device_blocks(sch.func), filled(sch)
+    try:
+        plan = _plan(blocks, target, frozenset())
+    except ScheduleError:
+        found = _spreadable(blocks, packs, target, frozenset())
+    else:
+        found = (_spreadable(blocks, packs, target, frozenset(), plan) if fuller else None) or (plan, set())
+    return None if found is None else _empty(found[0])
 
 
 def _spread_in(sch: Schedule, name: str, alone: set[Buffer]) -> None:

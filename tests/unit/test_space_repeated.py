@@ -71,7 +71,9 @@ def test_where_nothing_repeats_side_by_side_there_is_no_such_form(value: str, by
     assert normalise(func, DE10, repeated=True) == (func, ())
 
 
-def windowed(by: tuple[int, int], k: int = 3, pad: int = 1, size: tuple[int, int] = (4, 5), ci: int = 32, co: int = 16) -> PrimFunc:
+def windowed(
+    by: tuple[int, int], k: int = 3, pad: int = 1, size: tuple[int, int] = (4, 5), ci: int = 32, co: int = 16
+) -> PrimFunc:
     """A convolution of an image that is made larger first, with zeros around it."""
     h, w = (n * times for n, times in zip(size, by))
     x, weights = te.placeholder((ci, *size), "int8", name="x"), te.placeholder((co, ci, k, k), "int8", name="w")

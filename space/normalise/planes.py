@@ -1,0 +1,127 @@
+"""Places as lanes: rows and columns of an image as one index, of which whole elements are full.
+
+A result whose channels are no whole number of blocks leaves lanes of every vector empty, and its rows and columns may do so, too.
+All its places together are so many that hardly any lane is: they become the lanes of the result, and what had been the data is
+the weight. Where windows lie on it the host gathers what they read, each element as often as windows have it. That is work of the
+host and of the load engine, so it is a form of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from autosched.ir.expr import Expr, Var
+from autosched.ir.functor import free_vars
+from autosched.ir.stmt import Block, Buffer, PrimFunc
+from autosched.schedule import Schedule
+from autosched.target import Target
+from space.normalise import gathering, packing
+from space.normalise.axes import Axes, Place, accesses
+from space.normalise.blocks import Product, device_blocks, extents, pack_blocks, product_of, store_of
+
+
+def applies(func: PrimFunc, target: Target) -> bool:
+    """Whether some product's result has channels that leave lanes empty, and several indices besides.
+
+    Args:
+        func: the program.
+        target: the machine.
+    """
+    lanes = target.config.block_out
+    for block in device_blocks(func):
+        product = product_of(block)
+        data, size = None if product is None else _data(product), extents(block)
+        stored = [i for i in store_of(block).indices if isinstance(i, Var) and size.get(i, 1) > 1]
+        if product is not None and data is not None and len([v for v in stored if v in data]) > 1:
+            if all(size[v] % lanes for v in stored if v not in data):
+                return True
+    return False
+
+
+def apply(sch: Schedule, target: Target) -> bool:
+    """Makes one index of all that such a result's channels are read along with, if fewer lanes are empty then.
+
+    Args:
+        sch: of the program, which reads what the host has filled.
+        target: the machine.
+
+    Raises:
+        ScheduleError: what the host would gather is of no form that primitives know.
+    """
+    trial = sch.copy()
+    packing.joined(trial)
+    before = packing.emptiness(trial, target)
+    gathering.apply(trial, target, True)
+    if not _fused(trial):
+        return False
+    after = packing.emptiness(trial, target, True)
+    if after is None or (before is not None and after >= before):
+        return False
+    packing.joined(sch)
+    gathering.apply(sch, target, True)
+    return _fused(sch)
+
+
+def _data(product: Product) -> set[Var] | None:
+    """What moves the factor that is read along more than one index of the result; None where that is both or none."""
+    stored = {i for i in store_of(product.block).indices if isinstance(i, Var)}
+    moved = [{v for i in f.indices for v in free_vars(i) if isinstance(v, Var)} for f in product.factors]
+    size = extents(product.block)
+    several = [own for own in moved if len([v for v in own & stored if size.get(v, 1) > 1]) > 1]
+    return several[0] if len(several) == 1 and not moved[0] & moved[1] & stored else None
+
+
+def _fused(sch: Schedule) -> bool:
+    """Makes one axis of those along which a result is read with all of its channels; whether there are several."""
+    blocks = device_blocks(sch.func)
+    axes = Axes(blocks)
+    products = [p for b in blocks if (p := product_of(b)) is not None]
+    if len(products) != 1 or (data := _data(products[0])) is None:
+        return False
+    block = products[0].block
+    size = extents(block)
+    group = [axes.of((block.ident, i)) for i in store_of(block).indices if i in data and size.get(i, 1) > 1]
+    if len(set(group)) != len(group) or len(group) < 2 or set(group) & axes.sliding:
+        return False
+    sizes = [axes.size(a) for a in group]
+    packs = [b for b in pack_blocks(sch) if any(store_of(b).buffer is x for d in blocks for x, _ in accesses(d))]
+    layouts: dict[Buffer, tuple[str, list[int | None]]] = {}
+    domains: list[tuple[str, list[int | None]]] = []
+    for own in (*packs, *blocks):
+        store = store_of(own)
+        dims = [_position(axes, group, (store.buffer, d)) for d in range(store.buffer.ndim)]
+        if any(p is not None for p in dims):
+            layouts[store.buffer] = own.name, dims
+        known = dict(zip(store.indices, dims)) if own in packs else {}
+        iters = [known.get(iv.var) if own in packs else _position(axes, group, (own.ident, iv.var)) for iv in own.iter_vars]
+        if any(p is not None for p in iters):
+            domains.append((own.name, iters))
+    if any(sorted(p for p in dims if p is not None) != list(range(len(group)))
+           for dims in [*(d for _, d in layouts.values()), *(d for _, d in domains)]):
+        return False  # what has one of them has them all
+    for name, dims in layouts.values():
+        sch.transform_layout(sch.get_sblock(name), ("write", 0), _together(dims, sizes))
+    for name, dims in domains:
+        sch.transform_block_layout(sch.get_sblock(name), _together(dims, sizes))
+    return True
+
+
+def _position(axes: Axes, group: Sequence[Place], place: Place) -> int | None:
+    """Which of some axes a dimension or an iterator is."""
+    axis = axes.of(place) if place in axes.parent else None
+    return group.index(axis) if axis in group else None
+
+
+def _together(positions: Sequence[int | None], sizes: Sequence[int]) -> Callable[..., tuple[Expr, ...]]:
+    """The index map that makes one index of some, where the last of them was."""
+    last = max(k for k, p in enumerate(positions) if p is not None)
+
+    def together(*i: Expr) -> tuple[Expr, ...]:
+        index: Expr | None = None
+        for n, size in enumerate(sizes):
+            own = i[list(positions).index(n)]
+            index = own if index is None else index * size + own
+        assert index is not None
+        return tuple([index if k == last else i[k] for k, p in enumerate(positions) if p is None or k == last])
+
+    return together
