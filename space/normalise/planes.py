@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 
 from autosched.ir.expr import Expr, Var
 from autosched.ir.functor import free_vars
-from autosched.ir.stmt import Block, Buffer, PrimFunc
+from autosched.ir.stmt import Buffer, PrimFunc
 from autosched.schedule import Schedule
 from autosched.target import Target
 from space.normalise import gathering, packing
