@@ -322,6 +322,38 @@ def test_inline_both_ways() -> None:
             sch.get_loops(block)
 
 
+def of_one(index: str, rows: int = 1) -> PrimFunc:
+    """A tensor whose first dimension an iterator of one step goes over, and whose second one has one element."""
+    func = parse(f"""from autosched.script import T
+
+@T.prim_func
+def main(A: T.Buffer((1, {rows}, 16), "int32"), C: T.Buffer((1, {rows}, 16), "int32")):
+    B = T.sblock_alloc_buffer((1, {rows}, 16), "int32")
+    for i, j in T.grid(1, 16):
+        with T.sblock("B"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            B[vi, {index}, vj] = A[vi, {index}, vj] * 2
+    for i, j in T.grid(1, 16):
+        with T.sblock("C"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            C[vi, {index}, vj] = B[vi, {index}, vj] + 1
+""")
+    assert isinstance(func, PrimFunc)
+    return func
+
+
+def test_inlining_keeps_an_iterator_of_one_step_where_the_reader_has_it() -> None:
+    sch = Schedule(of_one("0"))
+    sch.compute_inline("B")
+    assert "C[vi, 0, vj] = A[vi, 0, vj] * 2 + 1" in script(sch.func)
+
+
+def test_inlining_does_not_know_that_of_a_longer_dimension() -> None:
+    sch = Schedule(of_one("0", rows=2))
+    sch.compute_inline("B")
+    assert "C[vi, 0, vj] = A[0, 0, vj] * 2 + 1" in script(sch.func)
+
+
 def test_reverse_inline_guards_what_the_producer_computes_too_much() -> None:
     @T.prim_func
     def before(A: T.Buffer((16,), "int32"), C: T.Buffer((15,), "int32")):

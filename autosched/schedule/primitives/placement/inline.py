@@ -196,8 +196,9 @@ def _as_function(block: Block, store: BufferStore) -> tuple[list[Var], Expr]:
     ):
         return [iv.var for iv in block.iter_vars], store.value
     own = [i for i in store.indices if isinstance(i, Var)]
+    every = {iv.var for iv in block.iter_vars}
     units = {iv.var for iv in block.iter_vars if int_value(iv.dom.min) == 0 and is_unit(iv.dom.extent)}
-    if len(own) == len(set(own)) and {iv.var for iv in block.iter_vars} - units <= set(own) and all(
+    if len(own) == len(set(own)) and every - units <= set(own) <= every and all(
         isinstance(i, Var) or (int_value(i) == 0 and is_unit(n)) for i, n in zip(store.indices, store.buffer.shape)
     ):
         # What is read at such an iterator stays so in the reader's terms, as what is read at any other one does.
