@@ -56,6 +56,7 @@ from autosched.schedule.primitives.reductions.places import Places
 from autosched.schedule.primitives.reductions.plain import PlainForms
 from autosched.schedule.primitives.reductions.planes import BytePlanes
 from autosched.schedule.primitives.reductions.raising import Raising
+from autosched.schedule.primitives.reductions.reclips import Reclips
 from autosched.schedule.primitives.reductions.reduction import Reductions
 from autosched.schedule.primitives.reductions.rfactor import Factoring
 from autosched.schedule.primitives.reductions.scaling import Scaling
@@ -78,7 +79,7 @@ from sim.markup import listing
 
 class Schedule(
     Lookup, Pieces, Kinds, ReindexCache, CacheIndex, ComputeAt, Recomputing, Inlining, Reductions, Blockizing, Tensorizing,
-    Notes, Sampling, Layout, Reindex, ZeroTerms, Trimming, Folding, Clips, Raising, Factoring, PadEinsum,
+    Notes, Sampling, Layout, Reindex, ZeroTerms, Trimming, Folding, Clips, Reclips, Raising, Factoring, PadEinsum,
     DecomposePadding, Rolling, Access, CopyAt, HostStages, PadBlocks, Stages, Diagonals, Digits, Widening, NeutralTerms,
     PlainForms, Windows, Overlaps, Fission, Values, Offsets, Places, Negation, Minus, Doubling, Bits, Spreading, UnitAxes, Parts,
     Extrema, PlaceLimits, Versions, Conditions, StoreBlocks, Expansion,

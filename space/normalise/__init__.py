@@ -43,6 +43,7 @@ from space.normalise import (
     parts,
     places,
     planes,
+    reclips,
     repeats,
     results,
     reversal,
@@ -340,6 +341,7 @@ def _formed(
                 negation.narrow_all(sch)
             values.apply(sch, target)
             clips.apply(sch, target)
+            reclips.apply(sch, target)
             apart.apply(sch, target)
     except ScheduleError as error:
         # A primitive that refuses says that the program is of no form that these rules know; what is in the way of a schedule

@@ -179,6 +179,10 @@ EXAMPLES: dict[str, Example] = {
         'T.func_attr({"autosched.value_ranges": {"A": [-16384, 16384], "D": [0, 127]}})\n' + MID.replace("B", "R")
         + stage("R[vi]", "T.min(T.max(A[vi], 0), 127)") + stage("C[vi]", "T.min(R[vi] + D[vi], 127)"))),
         'sch.drop_clip("R")'),
+    "reuse_clip": Example("|".join((
+        'A: T.Buffer((16,), "int32"), C: T.Buffer((16,), "int32"), D: T.Buffer((16,), "int32")',
+        stage("C[vi]", "T.min(T.max(T.shift_right(A[vi], 8), -128), 127)")
+        + stage("D[vi]", "T.min(T.max(T.shift_right(A[vi], 8), 0), 127)"))), 'sch.reuse_clip("D", "C")'),
     "raise_epilogue": Example("|".join(EPILOGUE), 'sch.raise_epilogue("R")', 'sch.fold_epilogue("R")'),
     "cast_by_gemm": Example("|".join((
         'R: T.Buffer((16,), "int8"), C: T.Buffer((16,), "int32"), D: T.Buffer((16,), "int32")',
