@@ -63,7 +63,8 @@ def clip(low: str, high: str, at: str = "vy, vx") -> str:
 
 
 @pytest.mark.parametrize(("changes", "made"), [
-    ({}, "T.max(C[y, x], 0)"), ({"second": clip("-128", "100")}, "T.min(C[y, x], 100)"), ({"second": clip("-128", "127")}, "C[y, x]"),
+    ({}, "T.max(C[y, x], 0)"), ({"second": clip("-128", "100")}, "T.min(C[y, x], 100)"),
+    ({"second": clip("-128", "127")}, "C[y, x]"),
     ({"second": clip("-3", "5")}, "T.min(T.max(C[y, x], -3), 5)"),
     ({"second": f"T.max(T.min({SHIFTED.format('vy, vx')}, 5), -128)"}, "T.min(C[y, x], 5)"),  # in another order
     ({"first": f"T.max({SHIFTED.format('vi, vj')}, -7)", "second": clip("-7", "5")}, "T.min(C[y, x], 5)"),  # on one side
