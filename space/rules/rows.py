@@ -12,13 +12,15 @@ from space.rule import StructuralRule
 
 if TYPE_CHECKING:
     from autosched.schedule import Schedule
+    from autosched.schedule.kit.base import BlockRV
     from autosched.target import Target
     from space.operands import Operand
 
 
 class Rows(StructuralRule):
     """A copy of the operand whose strided dimensions are split by the stride, so that a tile is dense: one phase of what it
-    strides over, or of windows that do not overlap the part that a reduction's tile reads.
+    strides over, or of windows that do not overlap the part that a reduction's tile reads. What is left over at the ends of a
+    dimension, where no window is, is no part of it.
 
     Where a window is one element wide the innermost dimension stays as it is: a DMA moves runs, and a run of one costs as much as
     a burst.
@@ -35,11 +37,12 @@ class Rows(StructuralRule):
         other = sch.copy()
         done = False
         for axes, operand in [(n.axes, o) for n in nests for o in n.operands]:
-            strides = _strides(operand, [axis.extent for axis in axes])
+            extents = [axis.extent for axis in axes]
+            strides = _strides(operand, extents)
             if operand.producer is not None or operand.read_index < 0 or not any(s > 1 for s in strides):
                 continue
             try:
-                copy = other.cache_read(operand.consumer, operand.name, "global")
+                copy = _used(other, other.cache_read(operand.consumer, operand.name, "global"), operand, strides, extents)
                 other.transform_layout(copy, ("write", 0), _phases(strides), pad_value=None)
                 other.transform_block_layout(copy, _phases(strides))
             except ScheduleError:
@@ -53,12 +56,40 @@ def _strides(operand: Operand, extents: list[int]) -> list[int]:
     moves = [[(c, extent) for c, extent in zip(coeffs, extents) if c and extent > 1] for coeffs, _ in operand.dims]
     moving = [d for d, steps in enumerate(moves) if steps]
     found = []
-    for d, ((_, size), steps) in enumerate(zip(operand.dims, moves)):
+    for d, steps in enumerate(moves):
         stride = max((c for c, _ in steps), default=1)
         rest = [(c, extent) for c, extent in steps if c != stride]
         apart = len(rest) == len(steps) - 1 and sum(c * (extent - 1) for c, extent in rest) < stride
-        found.append(stride if apart and stride > 1 and size % stride == 0 and (rest or d != moving[-1]) else 1)
-    return found
+        found.append(stride if apart and stride > 1 and (rest or d != moving[-1]) else 1)
+    return [s if s == 1 or _box(operand, d, s, extents) is not None else 1 for d, s in enumerate(found)]
+
+
+def _box(operand: Operand, dim: int, stride: int, extents: list[int]) -> tuple[int, int] | None:
+    """The indices of a dimension that are split by a stride, from the first to behind the last: whole steps of it.
+
+    All of them, where they are whole steps and a window lies in one of these; else what the steps go over, from the first index
+    that is read. None where the last step reaches beyond the end: what it does not read there is nowhere.
+    """
+    coeffs, size = operand.dims[dim]
+    first = operand.first[dim] if operand.first else 0
+    window = sum(c * (extent - 1) for c, extent in zip(coeffs, extents) if c != stride)
+    if size % stride == 0 and first % stride + window < stride:
+        return 0, size
+    end = first + stride * max(extent for c, extent in zip(coeffs, extents) if c == stride)
+    return (first, end) if end <= size else None
+
+
+def _used(sch: Schedule, copy: BlockRV, operand: Operand, strides: list[int], extents: list[int]) -> BlockRV:
+    """The copy of an operand without what is in front of the indices that are split, and behind them."""
+    for dim, ((_, size), stride) in enumerate(zip(operand.dims, strides)):
+        first, end = (_box(operand, dim, stride, extents) if stride > 1 else None) or (0, size)
+        lengths = [n for n in (first, end - first, size - end) if n]
+        if len(lengths) > 1:
+            parts = sch.partition_buffer(copy, dim, lengths)
+            copy = parts.pop(int(first > 0))
+            for part in parts:
+                sch.compute_inline(part)
+    return copy
 
 
 def _phases(strides: list[int]) -> Any:

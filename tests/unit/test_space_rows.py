@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pytest
 from decided import run, within_bounds
 from draws import accepted, task_of
 
+from autosched import te
+from autosched.ir import PrimFunc
 from autosched.ir.scopes import INP
 from autosched.lower import lower_table
 from autosched.target import get_target
@@ -20,6 +24,7 @@ PATCHES = [
     "conv2d:h=9,w=6,ci=16,co=48,k=3,stride=3",
     "conv2d:h=8,w=12,ci=16,co=16,k=2,stride=4",  # a quarter is read
     "conv2d:h=16,w=16,ci=3,co=32,k=8,stride=8",
+    "conv2d:h=13,w=11,ci=16,co=48,k=3,stride=3",  # a row and two columns are left over
 ]
 WITHOUT = "conv2d:h=224,w=224,ci=3,co=384,k=32,stride=32"
 
@@ -30,6 +35,12 @@ def forms(name: str, target: str = "vta-de10") -> tuple[Space, list[int]]:
     return space, [k for k, sketch in enumerate(space.sketches) if "rows in use" in sketch.done]
 
 
+def copied(func: PrimFunc, name: str) -> list[int]:
+    """The shape of the only copy of a parameter."""
+    (shape,) = re.findall(rf"{name}_global\w* = T.sblock_alloc_buffer\(\((.*?)\), ", str(func))
+    return [int(n) for n in shape.split(", ")]
+
+
 def points_of(name: str, target: str, count: int, seed: int = 0) -> tuple[Space, np.ndarray]:
     space, own = forms(name, target)
     drawn = space.sample(np.random.default_rng(seed), count)
@@ -38,7 +49,8 @@ def points_of(name: str, target: str, count: int, seed: int = 0) -> tuple[Space,
 
 @pytest.mark.parametrize(("text", "split"), [
     ("h=8,w=8,k=2,stride=2", True), ("h=8,w=8,k=3,stride=2", False),  # boundary: windows overlap
-    ("h=9,w=9,k=3,stride=3", True), ("h=10,w=10,k=3,stride=3", False),  # boundary: a row is left over
+    ("h=9,w=9,k=3,stride=3", True), ("h=10,w=10,k=3,stride=3", True),  # a row is left over
+    ("h=11,w=11,k=2,stride=4", False), ("h=13,w=13,k=2,stride=4", True),  # boundary: the last stride ends beyond the rows
     ("h=9,w=10,k=3,stride=3", True),  # along one of the dimensions
     ("h=8,w=8,k=1,stride=2", True), ("h=8,w=8,k=1,stride=1", False), ("h=8,w=8,k=2,stride=4", True),
     ("h=2,w=2,k=2,stride=2", False),  # one window
@@ -51,15 +63,48 @@ def test_a_dimension_is_split_where_its_windows_do_not_overlap(text: str, split:
 
 
 @pytest.mark.parametrize(("text", "shape"), [
-    ("h=8,w=12,k=2,stride=2", [4, 2, 6, 2]), ("h=8,w=12,k=2,stride=4", [2, 4, 3, 4]), ("h=9,w=10,k=3,stride=3", [3, 3, 10]),
+    ("h=8,w=12,k=2,stride=2", [4, 2, 6, 2]), ("h=8,w=12,k=2,stride=4", [2, 4, 3, 4]), ("h=9,w=10,k=3,stride=3", [3, 3, 3, 3]),
+    ("h=13,w=11,k=3,stride=3", [4, 3, 3, 3]), ("h=9,w=11,k=2,stride=4", [2, 4, 11]), ("h=13,w=11,k=2,stride=4", [3, 4, 11]),
     ("h=8,w=12,k=1,stride=2", [4, 2, 12]),  # of the innermost a run of one costs as much as a burst
 ])
 def test_which_dimensions_are_split(text: str, shape: list[int]) -> None:
     machine = get_target("vta-de10")
     sch = normalised(workload(f"conv2d:{text},ci=32,co=32").func, machine)
     ((_, other),) = Rows().apply(sch, machine)
-    text = ", ".join(map(str, [1, 2, *shape, 1, 16]))
-    assert f"data_global = T.sblock_alloc_buffer(({text}), \"int8\")" in str(other.func)
+    assert copied(other.func, "data") == [1, 2, *shape, 1, 16]
+
+
+def windows(size: int, first: int, k: int, stride: int, count: int) -> PrimFunc:
+    """Windows of rows that begin further in, over two blocks of channels."""
+    x = te.placeholder((2, size, 6, 1, 16), "int8", name="x")
+    w = te.placeholder((2, 2, k, 16, 16), "int8", name="w")
+    r, q, c = (te.reduce_axis((0, n), name=name) for n, name in ((2, "r"), (k, "q"), (16, "c")))
+    total = te.compute((2, count, 6, 1, 16), lambda o, y, v, b, n: te.sum(
+        x[r, y * stride + first + q, v, b, c].astype("int32") * w[o, r, q, n, c].astype("int32"), axis=[r, q, c]), name="total")
+    out = te.compute((2, count, 6, 1, 16), lambda o, y, v, b, n: (total[o, y, v, b, n] >> 8).astype("int8"), name="out")
+    return te.create_prim_func([x, w, out])
+
+
+@pytest.mark.parametrize(("of", "rows"), [
+    ((17, 1, 4, 4, 4), [4, 4]), ((19, 2, 4, 4, 4), [4, 4]),  # in front of the first and behind the last
+    ((16, 1, 2, 4, 4), [4, 4]), ((16, 3, 1, 4, 4), [4, 4]),  # all of it is whole strides
+    ((16, 3, 2, 4, 3), [3, 4]), ((20, 2, 3, 4, 4), [4, 4]),  # a window that is cut by these begins one
+    ((16, 1, 2, 4, 3), [4, 4]),
+    ((15, 3, 2, 4, 3), [3, 4]), ((14, 3, 2, 4, 3), []),  # boundary: the last stride ends with the rows, or behind them
+])
+def test_windows_may_begin_further_in(of: tuple[int, int, int, int, int], rows: list[int]) -> None:
+    func, machine = windows(*of), get_target("vta-de10")
+    found = Rows().apply(normalised(func, machine), machine)
+    assert [copied(other.func, "x") for _, other in found] == [[2, *rows, 6, 1, 16]] * bool(rows)
+    if not rows:
+        return
+    space = Space(func, "vta-de10")
+    own = next(k for k, sketch in enumerate(space.sketches) if "rows in use" in sketch.done)
+    some = Space(func, "vta-de10", fixed={"sketch": own}).sample(np.random.default_rng(0), 12)
+    assert len(some) == 12
+    for point in some:
+        result = run(space, func, point, execute=True)
+        assert result.ok and result.cycles is not None and result.cycles >= space.machine_bound(), space.explain(point)
 
 
 @pytest.mark.parametrize("target", ["vta-de10", "vta-de10-portable", "vta-fsim"])
