@@ -16,6 +16,8 @@ FLAG = 16  # those of a column that says where or how often something is done, a
 def around(sketch: Sketch, points: Points) -> Points:
     """Points with one column changed, or a tile, an order or a cut and one that says where or how often something is done.
 
+    What is cut along another axis is cut into pieces of several sizes: of the least of them there may be far too many.
+
     Args:
         sketch: of the points.
         points: in its own columns, shape (n, columns).
@@ -39,6 +41,17 @@ def around(sketch: Sketch, points: Points) -> Points:
                 rows.append(row)
                 origin.append(k)
                 changed.append(nest)
+    for n, beside in _sized(sketch):
+        sizes = np.array(columns[beside].choices)
+        every = {int(size) for size in sizes if size & (size - 1) == 0}
+        for k, own in enumerate(points):
+            for axis in columns[n].choices:
+                for size in sorted(every.union(_near(sizes, own[beside]))) if axis else ():
+                    row = own.copy()
+                    row[n], row[beside] = axis, size
+                    rows.append(row)
+                    origin.append(k)
+                    changed.append(0)
     single, nests = np.stack(rows), np.array(changed)
     # What means the same has the same neighbours, but for very few: tiles that are rounded, columns that have no say there.
     meant = [model.repair(mine, settle=False) for model, mine in sketch.split(single)]
@@ -53,6 +66,12 @@ def around(sketch: Sketch, points: Points) -> Points:
             twins[:, n] = value
             found.append(twins)
     return np.concatenate(found)
+
+
+def _sized(sketch: Sketch) -> list[tuple[int, int]]:
+    """Columns that say along which axis something is cut, each with the one that says into pieces of what size."""
+    place = {c.name: n for n, c in enumerate(sketch.columns)}
+    return [(n, place[f"{name}_size"]) for name, n in place.items() if f"{name}_size" in place]
 
 
 def _near(values: npt.NDArray[np.int64], value: int) -> list[int]:

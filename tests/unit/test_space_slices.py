@@ -217,3 +217,16 @@ def test_stores_of_slices_are_counted_as_lowering_makes_them(name: str) -> None:
         off.append(int(np.where(part.on, said, 0).sum()) - len(stored(space, point)))
         assert abs(off[-1]) <= min(4, int(model.outs_run(plan, part).sum())), space.explain(point)
     assert len(off) > 30 and np.mean(np.array(off) == 0) > 0.9
+
+
+@pytest.mark.parametrize("name", ["tail", "tail_last"])
+def test_slices_of_several_indices_are_beside_a_tile_that_goes_whole(name: str) -> None:
+    """Of one index each there may be so many that nothing leads from these to thicker ones."""
+    space = Space(workload("dense:m=48,k=1024,n=48").func, "vta-de10")
+    parts = {"cut": cut(space, "m", 20), "tile_m": 28}
+    point = settled(space, tile_k=4, load_data=3, load_weight=3, **(parts if name == "tail_last" else {}))
+    near = space.neighbours(point)
+    place = [space.names.index(column) for column in (name, f"{name}_size")]
+    same = (np.delete(near, place, axis=1) == np.delete(point, place)).all(axis=1)
+    sizes = {int(row[place[1]]) for row in near[same & (near[:, place[0]] == axis(space, "m"))]}
+    assert point[place[0]] == 0 and {1, 2, 4, 8, 16} <= sizes
