@@ -42,7 +42,7 @@ class Epilogue:
     extra: int = 0
 
 
-def least_epilogue(nest: Nest, target: Target, laid_out: bool) -> Epilogue:
+def least_epilogue(nest: Nest, target: Target, laid_out: bool, visit: bool = False) -> Epilogue:
     """The epilogue that no program can do without; each line is proven in docs/bound.md.
 
     A right shift, a maximum with a constant and a minimum with a constant are one operation each, the last two where the value
@@ -55,12 +55,15 @@ def least_epilogue(nest: Nest, target: Target, laid_out: bool) -> Epilogue:
         nest: the program.
         target: the machine.
         laid_out: whether the operands' layout is the space's choice, so that an addend may come in a lane that is free.
+        visit: what a result needs behind the last micro-op that adds to it: of a sum that starts with 0 and is of a single one.
     """
     blocks = blocks_of(nest)
     values = ValueBounds(nest.func)
     for name in (*(w.block for w in nest.wides), nest.anchor, *nest.links):
         if name is not None:
             _know_sums(values, blocks[name])
+    if visit and nest.anchor is not None:
+        _know_visit(values, nest, blocks[nest.anchor], target.config.block_in)
     needed: dict[str, bool] = {}
     zeros: dict[Buffer, int] = {}
     for b in blocks.values():
@@ -257,6 +260,20 @@ def _know_sums(values: ValueBounds, block: Block) -> None:
     least = first[0] + count * int(ends.min(axis=0).sum(axis=summed).min())
     most = first[1] + count * int(ends.max(axis=0).sum(axis=summed).max())
     values.know(block.body.buffer, (least, most))
+
+
+def _know_visit(values: ValueBounds, nest: Nest, block: Block, lanes: int) -> None:
+    """Tells what one micro-op adds to a sum, and that nothing else is added: addends may be 0."""
+    assert isinstance(block.body, BufferStore)
+    dom = {iv.var: iv.dom for iv in block.iter_vars}
+    ranges = [values.of(e, dom) for e in walk_expr(block.body.value) if isinstance(e, BufferLoad) and e.dtype == "int8"]
+    ends = [a * b for a in ranges[0] for b in ranges[-1]]
+    values.know(block.body.buffer, (lanes * min(ends), lanes * max(ends)))
+    for operand in nest.operands:
+        for buffer in nest.func.buffers if operand.scope == ACC else ():
+            if buffer.name == operand.name:
+                low, high = values.of_buffer(buffer)
+                values.know(buffer, (0, 0) if low <= 0 <= high else (low, high))
 
 
 def _on_chain(e: Expr, block: Block) -> Expr | None:

@@ -23,13 +23,14 @@ from autosched.ir.patterns import update_of
 from autosched.ir.scopes import ACC, INP, WGT
 from autosched.ir.stmt import BufferStore
 from autosched.ir.value_bounds import ValueBounds, dtype_bounds
-from autosched.target import MEMORY_TYPES
 from sim import isa, timing
 from sim.config import VTAConfig
 from sim.timing import PIPELINE_CYCLES as PIPELINE
 from space.joins import joins_of_stages, joins_of_windows
 from space.lanes import Filling, fillings, shares
+from space.last_loads import behind_loads
 from space.least_epilogue import blocks_of, differences_of, identities_of, least_epilogue
+from space.least_loads import beats, latency, load
 from space.model import LAID_OUT, Model
 from space.nest import Nest
 from space.operands import Operand
@@ -84,6 +85,7 @@ class _Needs:
         worked: operations that results need, of all vectors together.
         vectors: that are stored.
         vector: cycles of each of them besides the products.
+        behind: from when loads can begin to the last operation; 0 where nothing is known of that.
     """
 
     streams: dict[str, int]
@@ -107,6 +109,7 @@ class _Needs:
     worked: int
     vectors: int
     vector: int
+    behind: int
 
 
 def machine_bound(models: Sequence[Model], visited: int = 0, given: Set[str] = frozenset()) -> MachineBound:
@@ -216,25 +219,6 @@ def _each_once(models: Sequence[Model], nests: Sequence[_Needs]) -> Iterator[lis
         yield [nests[k] for k in sorted(own[which] for own in makers.values())]
 
 
-def _latency(config: VTAConfig, scope: str) -> int:
-    """What a load takes besides the words that it moves."""
-    return max(0, _load(config, scope, 1) - _beats(config, scope, 1))
-
-
-def _load(config: VTAConfig, scope: str, elements: int) -> int:
-    """The least cycles of loading some elements."""
-    rows = max(1, -(-elements // 65535))
-    if not elements:
-        return 0
-    return int(timing.load_cycles_floor(MEMORY_TYPES[scope], 0, rows, -(-elements // rows), elements, config=config))
-
-
-def _beats(config: VTAConfig, scope: str, elements: int) -> int:
-    """The least words of the bus that some elements take."""
-    rows = max(1, -(-elements // 65535))
-    return int(timing.load_words(MEMORY_TYPES[scope], 0, rows, elements // rows, elements, config=config)) if elements else 0
-
-
 def _longest(nests: Sequence[_Needs], config: VTAConfig, visits: int | None) -> MachineBound:
     """The bound of what some nests need together.
 
@@ -273,12 +257,13 @@ def _longest(nests: Sequence[_Needs], config: VTAConfig, visits: int | None) -> 
     after = sum(max(n.after for n in group) for group in sums) + widened + PIPELINE * operations
     work = products + (PIPELINE if gemm else 0) + after
     moves = sorted({scope for n in nests for scope in n.moves})
-    addends = sum(_once([n.addends for n in nests]).values()) + sum(_latency(config, s) for s in moves if s == ACC)
+    addends = sum(_once([n.addends for n in nests]).values()) + sum(latency(config, s) for s in moves if s == ACC)
     waiting = min(n.first for n in nests) + work
     # After the last load at least one vector is still to be made.
     remains = min((1 + PIPELINE if n.products else 0) + n.operations * (1 + PIPELINE) for n in nests)
     loads = _once([n.streams for n in nests])
-    loading = sum(loads.values()) + remains * bool(loads) + sum(_latency(config, s) for s in moves if s != ACC)
+    loading = sum(loads.values()) + remains * bool(loads) + sum(latency(config, s) for s in moves if s != ACC)
+    loading = max([loading, *(n.behind for n in nests)])
     # Every instruction is two words of the same bus: one per load, a product, every stage, a store, FINISH.
     words = _once([n.words for n in nests])
     instructions = (len(moves) or len(words)) + multiply + others + 3
@@ -460,11 +445,11 @@ def _needs(
             least = int(least * rest.share)
         into = addends if operand.scope == ACC else streams
         waits = name not in words and operand.consumer in _reads(nest) and operand.scope != ACC and least
-        first += _load(c, operand.scope, 1) if waits else 0
-        apart = 0 if not model.origins else _latency(c, operand.scope)
-        into[name] = max(_load(c, operand.scope, least) - apart, into.get(name, 0))
+        first += load(c, operand.scope, 1) if waits else 0
+        apart = 0 if not model.origins else latency(c, operand.scope)
+        into[name] = max(load(c, operand.scope, least) - apart, into.get(name, 0))
         moves |= {operand.scope} if model.origins and least else set()
-        words[name] = max(_beats(c, operand.scope, least), words.get(name, 0))
+        words[name] = max(beats(c, operand.scope, least), words.get(name, 0))
     # Nests that multiply the same tensors may have products in common, wherever each of them takes its own.
     moved = tuple(_source(model, o, full) for o in nest.operands if o.scope != ACC and o.consumer == nest.anchor)
     # What is kept in the accumulator may have had these operations already; they do not count again.
@@ -483,6 +468,8 @@ def _needs(
     elements = {o.name: _least(model, k) for k, o in enumerate(nest.operands) if o.scope == ACC}
     joins = _of(joins_of_stages(model, elements, given - passing, bool(epilogue.named)), share)
     riders = frozenset(_source(model, o, full) for o in nest.operands if o.scope == INP and early & joined & set(o.readers))
+    plain = single and not (model.origins or widened or _same_factors(model)) and alike * again == rest.share == 1
+    behind = behind_loads(model, {o.scope: _least(model, k) for k, o in enumerate(nest.operands) if k in reduced}) if plain else 0
     alone = sum(n for name, n in needed.items() if name not in taken and name not in riders) // max(model.out_elements, 1)
     return _Needs(
         streams, addends, frozenset(moves), words, first, products, needed, riders, products if widened and mixed else 0,
@@ -492,6 +479,7 @@ def _needs(
         starts, written, len(own) * worked,
         sum(name not in passing for name in _stored(nest)) * stored,
         epilogue.initial * bool(written or not starts) + len(own) + extra + -(-(mixed + joins) // max(vectors, 1)) + alone,
+        behind,
     )
 
 

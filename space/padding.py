@@ -86,6 +86,14 @@ class Padding:
             every = every // places * int(np.count_nonzero(self._inside(dim).reshape(places, -1).any(axis=1)))
         return every
 
+    def places(self) -> list[tuple[int, Ints]]:
+        """By dimension the steps of its spatial axes, and for every step of its reductions those that read no padding."""
+        found = []
+        for dim in self.dims:
+            steps = int(self.extents[[a for a in dim.axes if a < self.n_spatial]].prod())
+            found.append((steps, np.count_nonzero(self._inside(dim).reshape(steps, -1), axis=0)))
+        return found
+
     def read(self, operand: Operand, least: int) -> int:
         """Of so many elements of an operand, all that products read, those in a product that no padding makes zero.
 
