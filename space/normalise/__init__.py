@@ -35,6 +35,7 @@ from space.normalise import (
     joined,
     lacking,
     loops,
+    merging,
     moves,
     moving,
     negation,
@@ -374,13 +375,19 @@ def _in_elements(
         rule(sch, target)
     if (wanted.gathered and not gathering.apply(sch, target)) or (wanted.repeated and not groups.repeated(sch, target)):
         return False
-    gathers.apply(sch, target)
-    if wanted.flat and not planes.apply(sch, target):
-        return False
-    packing.apply(sch, target, otherwise == APART, weights, wanted.flat)
-    repeats.apply(sch, target)
-    diagonal.apply(sch, target, bool(wanted.weights))
-    return True
+
+    def pack(laid_out: Schedule) -> bool:
+        gathers.apply(laid_out, target)
+        if wanted.flat and not planes.apply(laid_out, target):
+            return False
+        packing.apply(laid_out, target, otherwise == APART, weights, wanted.flat)
+        repeats.apply(laid_out, target)
+        diagonal.apply(laid_out, target, bool(wanted.weights))
+        return True
+
+    if not wanted.flat:  # where places fill the lanes that channels leave empty
+        merging.apply(sch, target, pack)
+    return pack(sch)
 
 
 def _with_weights(sch: Schedule, target: Target, wanted: _Wanted, alone: bool, otherwise: int) -> Schedule:

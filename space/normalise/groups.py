@@ -67,7 +67,7 @@ def _split_axes(sch: Schedule, alone: bool) -> None:
                 sizes[axes.of((block.ident, channel))] = each
             if size > 1:
                 sizes[axes.of((buffer, d))] = size
-    _divided(sch, axes, sizes)
+    divided(sch, axes, sizes)
 
 
 def rows(sch: Schedule, target: Target) -> None:
@@ -76,10 +76,10 @@ def rows(sch: Schedule, target: Target) -> None:
     axes = Axes(blocks)
     found = {axes.of((store_of(b).buffer, d)): size for b in blocks for d, size in _side_by_side(sch.func, b)}
     try:
-        _divided(sch.copy(), axes, found)
+        divided(sch.copy(), axes, found)
     except ScheduleError:
         return  # what is in the way of a schedule, analysis says
-    _divided(sch, axes, found)
+    divided(sch, axes, found)
 
 
 def repeats(func: PrimFunc) -> bool:
@@ -98,7 +98,7 @@ def repeated(sch: Schedule, target: Target) -> bool:
     axes = Axes(blocks)
     found = [(block, v, each) for block in blocks for v, each in _repeated(block)]
     phases = [(block, v, each) for block in blocks for v, each in _phases(block, blocks)]
-    _divided(sch, axes, {axes.of((block.ident, v)): each for block, v, each in (*found, *phases)})
+    divided(sch, axes, {axes.of((block.ident, v)): each for block, v, each in (*found, *phases)})
     for name in dict.fromkeys(block.name for block, _, _ in found):
         value = store_of(device_block(sch, name)).value
         if isinstance(value, BufferLoad) and not has_digits(*value.indices):
@@ -150,7 +150,7 @@ def heads(sch: Schedule, target: Target) -> None:
         ]
         if stored or all(read):
             sizes |= {**stored, **read[0], **read[1]}
-    _divided(sch, axes, sizes)
+    divided(sch, axes, sizes)
     if sizes:
         shared(sch, target)  # what takes the heads' results together reads those of its head
 
@@ -159,8 +159,14 @@ def _access(x: BufferLoad | BufferStore) -> tuple[Buffer, tuple[Expr, ...]]:
     return x.buffer, x.indices
 
 
-def _divided(sch: Schedule, axes: Axes, sizes: dict[Place, int]) -> None:
-    """Splits some axes, each by a size: layouts of what is stored, and iterators."""
+def divided(sch: Schedule, axes: Axes, sizes: dict[Place, int]) -> None:
+    """Splits some axes, each by a size: layouts of what is stored, and iterators.
+
+    Args:
+        sch: of the program.
+        axes: of it.
+        sizes: by axis, the extent of the inner one of two.
+    """
     if not sizes:
         return
 

@@ -516,13 +516,8 @@ def _roles(product: Product, axes: Axes, target: Target) -> list[Role]:
     """What may be the axes of the result's lanes and of the sum's, and the weight; the most promising first."""
     block = product.block
     store = store_of(block)
-    kinds = {iv.var: iv.kind for iv in block.iter_vars}
     found: list[tuple[tuple[int, ...], Role]] = []
-    for data, weight in (product.factors, product.factors[::-1]):
-        around = {v for i in data.indices for v in free_vars(i)}
-        plain = [i for i in weight.indices if isinstance(i, Var)]
-        columns = [i for i in plain if kinds.get(i) == "spatial" and i not in around and i in store.indices]
-        depths = [i for i in plain if kinds.get(i) == "reduce" and i in data.indices]
+    for _, weight, columns, depths in sides_of(product):
         if by_element(product, columns, depths, target):
             continue
         for column in columns:
@@ -534,6 +529,21 @@ def _roles(product: Product, axes: Axes, target: Target) -> list[Role]:
                 key = (slides, sum(waste), -last, -axes.size(pair[1]))
                 found.append((key, (*pair, weight.buffer)))
     return [choice for _, choice in sorted(found, key=lambda f: f[0])]
+
+
+def sides_of(product: Product) -> Iterator[tuple[BufferLoad, BufferLoad, list[Var], list[Var]]]:
+    """The factors of a product as data and weight, both ways, with the iterators of the weight's rows and of what is summed over.
+
+    Args:
+        product: it.
+    """
+    kinds = {iv.var: iv.kind for iv in product.block.iter_vars}
+    stored = store_of(product.block).indices
+    for data, weight in (product.factors, product.factors[::-1]):
+        around = {v for i in data.indices for v in free_vars(i)}
+        plain = [i for i in weight.indices if isinstance(i, Var)]
+        columns = [i for i in plain if kinds.get(i) == "spatial" and i not in around and i in stored]
+        yield data, weight, columns, [i for i in plain if kinds.get(i) == "reduce" and i in data.indices]
 
 
 def by_element(product: Product, columns: Sequence[Var], depths: Sequence[Var], target: Target) -> bool:
