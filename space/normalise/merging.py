@@ -27,6 +27,7 @@ from space.normalise.blocks import (
     elements_of,
     extents,
     filled,
+    loads_of,
     named,
     pack_blocks,
     product_of,
@@ -146,9 +147,9 @@ def _ways(sch: Schedule, product: Product) -> list[_Groups]:
     size, stored, packs = extents(block), store_of(block).indices, filled(sch)
     found = []
     for data, weight, columns, depths in sides_of(product):
-        alone = [b.ident for b in readers_of(sch.func, weight.buffer)] == [block.ident] and data.buffer is not weight.buffer
+        given = weight.buffer in packs and data.buffer is not weight.buffer
         both = [v for v in names if v not in sums and v in data.indices and v in weight.indices and v in stored]
-        for three in iter_product(both, columns, depths) if alone and weight.buffer in packs else ():
+        for three in iter_product(both, columns, depths) if given else ():
             rest = [v for v in names if v not in three]
             rows, taps = prod(size[v] for v in rest if v not in sums), prod(size[v] for v in rest if v in sums)
             read = prod(size[v] for v in rest if v not in sums and v not in weight.indices)
@@ -165,8 +166,13 @@ def _merge(sch: Schedule, each: int, merged: Sequence[_Groups]) -> None:
     """Makes one group of every ``each`` ones of some products.
 
     Raises:
-        ScheduleError: something has the groups' axis without their channels, or these without groups; what primitives refuse.
+        ScheduleError: something has the groups' axis without their channels, or these without groups; others read the weights;
+            what primitives refuse.
     """
+    weights, products = {g.weight.name for g in merged}, {g.name for g in merged}
+    if {b.name for g in merged for b in readers_of(sch.func, g.weight)} - products:
+        raise ScheduleError("normalise", "others read weights that are to have zeros")
+    _spread(sch, merged)
     for name in [b.name for b in _blocks(sch)]:
         axes = Axes(device_blocks(sch.func))
         axis = _place(sch, axes, merged[0], merged[0].at[0])
@@ -180,7 +186,6 @@ def _merge(sch: Schedule, each: int, merged: Sequence[_Groups]) -> None:
     axes = Axes(device_blocks(sch.func))
     number = _place(sch, axes, merged[0], merged[0].at[0] + 1)
     size = {_place(sch, axes, g, k): n for g in merged for k, n in zip(_further(g.at)[1:], g.counts[1:])}
-    weights, products = {g.weight.name for g in merged}, {g.name for g in merged}
     layouts: dict[str, tuple[str, _Map]] = {}
     domains: dict[str, _Map] = {}
     for block in _blocks(sch):
@@ -203,6 +208,25 @@ def _merge(sch: Schedule, each: int, merged: Sequence[_Groups]) -> None:
         sch.transform_layout(sch.get_sblock(name), ("write", 0), mapping)
     for name, mapping in domains.items():
         sch.transform_block_layout(sch.get_sblock(name), mapping)
+
+
+def _spread(sch: Schedule, merged: Sequence[_Groups]) -> None:
+    """Lets the host repeat what stages read by groups alone, or by channels alone: a bias, say, that all channels of one share.
+
+    Raises:
+        ScheduleError: what the primitive refuses.
+    """
+    for name in [b.name for b in device_blocks(sch.func) if b.init is None]:
+        for buffer in dict.fromkeys(x.buffer for x in loads_of(device_block(sch, name)) if x.buffer in filled(sch)):
+            axes = Axes(device_blocks(sch.func))
+            groups = _place(sch, axes, merged[0], merged[0].at[0])
+            channels = {_place(sch, axes, g, k) for g in merged for k in g.at[1:]}
+            own = _iterators(device_block(sch, name), axes)
+            places = [axes.of((buffer, d)) for d in range(buffer.ndim)]
+            lacking = channels if groups in places else {groups} if channels & {*places} else set()
+            at = [k for k, a in enumerate(own) if a in lacking]
+            if len(at) == 1 and not lacking & {*places}:
+                sch.host_stage(sch.spread_operand(sch.get_sblock(name), buffer.name, at[0]))
 
 
 @dataclass(frozen=True)
