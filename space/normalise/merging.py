@@ -31,14 +31,12 @@ from space.normalise.blocks import (
     named,
     pack_blocks,
     product_of,
-    readers_of,
     store_of,
 )
 from space.normalise.groups import divided
 from space.normalise.packing import sides_of
 
 MOST = 64  # groups that become one: more than the lanes of any machine
-MOST_TIMES = 4  # that groups are merged, those of one axis after those of the other
 MOST_LOOKED = 64  # ways to see products as ones over groups
 MOST_TRIED = 3  # of these, the most promising
 
@@ -85,7 +83,7 @@ def apply(sch: Schedule, target: Target, laid_out: Callable[[Schedule], object])
         target: the machine.
         laid_out: lays tensors out in elements; raises ``ScheduleError`` where there is no such layout.
     """
-    for _ in range(MOST_TIMES):
+    while True:  # what is laid out becomes less every time
         promising = _promising(sch, target)
         now = _measured(sch, laid_out) if promising else None
         best: tuple[Cost, tuple[int, Sequence[_Groups]]] | None = None
@@ -166,12 +164,8 @@ def _merge(sch: Schedule, each: int, merged: Sequence[_Groups]) -> None:
     """Makes one group of every ``each`` ones of some products.
 
     Raises:
-        ScheduleError: something has the groups' axis without their channels, or these without groups; others read the weights;
-            what primitives refuse.
+        ScheduleError: something has the groups' axis without their channels, or these without groups; what primitives refuse.
     """
-    weights, products = {g.weight.name for g in merged}, {g.name for g in merged}
-    if {b.name for g in merged for b in readers_of(sch.func, g.weight)} - products:
-        raise ScheduleError("normalise", "others read weights that are to have zeros")
     _spread(sch, merged)
     for name in [b.name for b in _blocks(sch)]:
         axes = Axes(device_blocks(sch.func))
@@ -186,6 +180,7 @@ def _merge(sch: Schedule, each: int, merged: Sequence[_Groups]) -> None:
     axes = Axes(device_blocks(sch.func))
     number = _place(sch, axes, merged[0], merged[0].at[0] + 1)
     size = {_place(sch, axes, g, k): n for g in merged for k, n in zip(_further(g.at)[1:], g.counts[1:])}
+    weights, products = {g.weight.name for g in merged}, {g.name for g in merged}
     layouts: dict[str, tuple[str, _Map]] = {}
     domains: dict[str, _Map] = {}
     for block in _blocks(sch):
@@ -252,12 +247,10 @@ def _together(places: Sequence[Place | None], number: Place, size: Mapping[Place
     """The map that makes one index of a group's number among the merged and a channel in it, wherever both are.
 
     Raises:
-        ScheduleError: one is without the other, or it is not known which belong together.
+        ScheduleError: one is without the other.
     """
     outer = [k for k, p in enumerate(places) if p is number]
     inner = [k for k, p in enumerate(places) if p in size]
-    if len(outer) > 1:
-        inner = [k for k in inner if k - 1 in outer] if len(inner) == len(outer) else []
     if len(outer) != len(inner):
         raise ScheduleError("normalise", "groups and their channels are not everywhere together")
     return _Map(tuple(zip(outer, inner)), tuple(size[p] for k in inner if (p := places[k]) is not None))

@@ -143,6 +143,7 @@ def test_windows_of_groups(pad: int, bias: bool) -> None:
     (((8, 4, 4, 3), (8, 4, 4, 3)), False, [2 * 9 * 36, 2 * 9 * 16]),
     (((8, 4, 8, 1), (8, 8, 4, 1)), False, [4 * 16, 4 * 16]),
     (((8, 4, 4, 1), (1, 32, 32, 1)), True, [2 * 16, 4 * 16, 2 * 16]),  # data and results of one layer have the same channels
+    (((8, 4, 4, 1), (1, 32, 20, 1), (5, 4, 4, 1)), False, [2 * 16, 4 * 16, 2 * 16]),  # groups of two axes
     (((1, 32, 32, 1), (8, 4, 4, 1)), True, [4 * 16, 2 * 16, 2 * 16]),
 ])
 def test_chains_are_laid_out_by_the_new_groups(layers: tuple[Layer, ...], added: bool, needed: list[int]) -> None:
