@@ -165,11 +165,22 @@ def spec_of(graph: Graph, layer: Layer, source: tuple[int, ...], block: int) -> 
         return replace(common, ci=lanes, co=out[1], h=1, w=1, oh=1, ow=1)
     assert layer.weight is not None
     cig, cog = layer.weight.shape[1], layer.weight.shape[0] // layer.group
-    if layer.group == 1 or (cig % block == 0 and cog % block == 0):
-        return replace(common, ci=cig, co=cog, groups=layer.group)
-    if cig == cog and block % cig == 0:
+    each = groups_together(layer.group, cig, cog, block)
+    if each > 1 and cig == cog and block % cig == 0:
         return replace(common, kind="depthwise")
-    return replace(common, co=layer.weight.shape[0])
+    return replace(common, ci=cig * each, co=cog * each, groups=layer.group // each)
+
+
+def groups_together(groups: int, ci: int, co: int, block: int) -> int:
+    """How many groups of channels are one of a program's: the fewest that are whole blocks, or all of them.
+
+    Args:
+        groups: of a layer.
+        ci: input channels of each.
+        co: output channels of each.
+        block: channel lanes.
+    """
+    return next((n for n in range(1, groups) if not (groups % n or n * ci % block or n * co % block)), groups)
 
 
 def made_of(layer: Layer, h: int, w: int) -> tuple[int, int]:

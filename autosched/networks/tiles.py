@@ -48,11 +48,13 @@ def weight_tiles(layer: Layer, spec: Spec, source: tuple[int, ...], block: int) 
             first = o // cig * cig % block
             tiles[o // block, :, :, o % block, first : first + cig] = w[o].transpose(1, 2, 0)
         return tiles
-    if spec.groups == 1 and layer.group > 1:
-        full = np.zeros((w.shape[0], cig * layer.group, *w.shape[2:]), dtype=np.int8)
+    each = layer.group // spec.groups
+    if each > 1:
+        full = np.zeros((w.shape[0], cig * each, *w.shape[2:]), dtype=np.int8)
         for g in range(layer.group):
-            full[g * cog : (g + 1) * cog, g * cig : (g + 1) * cig] = w[g * cog : (g + 1) * cog]
-        w, cog, cig = full, full.shape[0], full.shape[1]
+            first = g % each * cig
+            full[g * cog : (g + 1) * cog, first : first + cig] = w[g * cog : (g + 1) * cog]
+        w, cog, cig = full, cog * each, cig * each
     w = w.reshape(spec.groups, cog, cig, *w.shape[2:])
     w = np.pad(w, [(0, 0), (0, whole(cog, block) - cog), (0, whole(cig, block) - cig), (0, 0), (0, 0)])
     g, o, i, kh, kw = w.shape

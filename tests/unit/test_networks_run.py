@@ -240,6 +240,31 @@ def test_what_nobody_tuned_is_drafted_once_for_each_machine(
     assert ready[1].streams[0].layers == ready[0].streams[0].layers
 
 
+@pytest.mark.parametrize(("groups", "ci", "co", "kind", "left"), [
+    (4, 8, 16, "conv", 2),  # two are 16 and 32 channels
+    (4, 24, 24, "conv", 2),
+    (8, 6, 12, "conv", 1),  # eight are 48 and 96
+    (16, 6, 6, "conv", 2),
+    (3, 8, 16, "conv", 1),  # two are whole, and one is left
+    (4, 16, 32, "conv", 4),
+    (8, 4, 4, "depthwise", 1),
+    (2, 8, 8, "depthwise", 1),
+])
+def test_groups_that_are_no_blocks_are_together_in_blocks(
+    groups: int, ci: int, co: int, kind: str, left: int, onnx_models: ModuleType, tmp_path: Path
+) -> None:
+    b = onnx_models.Builder("qdq", np.random.default_rng(0), (1, groups * ci, 4, 4))
+    last = b.conv("x", groups * co, 3, pad=1, group=groups, per_channel=True)
+    net = load(saved(b.model(last), tmp_path / "net.onnx"))
+    (layer,) = net.graph.layers
+    spec = spec_of(net.graph, layer, (1, groups * ci, 4, 4), 16)
+    assert (spec.kind, spec.groups) == (kind, left)
+    if kind == "conv":
+        assert (spec.ci, spec.co) == (groups * ci // left, groups * co // left)
+    x = b.image()
+    assert np.array_equal(net.compile(tmp_path)(x), reference.run(net.graph, {"x": x})[last])
+
+
 @pytest.mark.parametrize("alike", [False, True])
 def test_the_bound_knows_what_constants_take_of_the_bus(
     alike: bool, onnx_models: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
