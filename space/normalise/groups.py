@@ -9,6 +9,7 @@ attention, both factors of a product are read so.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from math import lcm
 
 from autosched.errors import ScheduleError
 from autosched.ir.expr import BinOp, BufferLoad, Expr, Var, int_value
@@ -61,13 +62,36 @@ def _split_axes(sch: Schedule, alone: bool) -> None:
     blocks = device_blocks(sch.func)
     axes = Axes(blocks)
     sizes: dict[Place, int] = {}
+    found: list[tuple[Place, int, Place, int]] = []
     for block in blocks:
         for buffer, d, (channel, each, size) in _groups(block):
             if size > 1 or alone:
                 sizes[axes.of((block.ident, channel))] = each
             if size > 1:
                 sizes[axes.of((buffer, d))] = size
-    divided(sch, axes, sizes)
+                found.append((axes.of((block.ident, channel)), each, axes.of((buffer, d)), size))
+    larger = _together(found, axes)
+    divided(sch, axes, sizes if larger is None else {**sizes, **larger})
+    if larger is not None:
+        _split_axes(sch, alone)  # the groups in these; fewer channels than before
+
+
+def _together(found: Sequence[tuple[Place, int, Place, int]], axes: Axes) -> dict[Place, int] | None:
+    """Sizes of groups that hold whole ones of every product, where groups of several sizes have channels in common; else None.
+
+    Args:
+        found: by product, the axis of its results' channels and how many of these a group has, and the same of its data.
+        axes: of the program.
+    """
+    sizes: dict[Place, int] = {}
+    times = [1] * len(found)
+    for _ in found:
+        for k, (result, each, data, size) in enumerate(found):
+            whole = lcm(sizes.get(result, each), each), lcm(sizes.get(data, size), size)
+            times[k] = lcm(times[k], whole[0] // each, whole[1] // size)
+            sizes[result], sizes[data] = each * times[k], size * times[k]
+    fits = all(axes.size(result) % sizes[result] == 0 and sizes[result] < axes.size(result) for result, *_ in found)
+    return sizes if fits and max(times, default=1) > 1 else None
 
 
 def rows(sch: Schedule, target: Target) -> None:

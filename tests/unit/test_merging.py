@@ -144,10 +144,19 @@ def test_windows_of_groups(pad: int, bias: bool) -> None:
     (((8, 4, 8, 1), (8, 8, 4, 1)), False, [4 * 16, 4 * 16]),
     (((8, 4, 4, 1), (1, 32, 32, 1)), True, [2 * 16, 4 * 16, 2 * 16]),  # data and results of one layer have the same channels
     (((8, 4, 4, 1), (1, 32, 20, 1), (5, 4, 4, 1)), False, [2 * 16, 4 * 16, 2 * 16]),  # groups of two axes
+    (((8, 4, 4, 1), (4, 8, 8, 1)), False, [2 * 16, 2 * 16]),  # two groups in one of the next layer
+    (((2, 32, 16, 1), (8, 4, 4, 1)), False, [4 * 16, 2 * 16]),
+    (((2, 8, 32, 1), (16, 4, 4, 3), (4, 16, 8, 1)), False, [4 * 36, 4 * 9 * 16, 4 * 16]),
     (((1, 32, 32, 1), (8, 4, 4, 1)), True, [4 * 16, 2 * 16, 2 * 16]),
 ])
 def test_chains_are_laid_out_by_the_new_groups(layers: tuple[Layer, ...], added: bool, needed: list[int]) -> None:
     assert means_the_same(chain(*layers, added=added)) == needed
+
+
+def test_groups_across_each_other_have_no_layout() -> None:
+    """Of six groups of four channels none is in one of four groups of six: only all of them are whole ones of both."""
+    (_, plain), *_ = normal_forms(chain((6, 4, 4, 1), (4, 6, 6, 1)), TARGET)
+    assert not is_packed(split_host(plain.func).device, TARGET)
 
 
 @pytest.mark.parametrize(("bias", "needed"), [
