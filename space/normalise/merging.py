@@ -2,8 +2,9 @@
 
 A group of 4 channels fills 4 of the 16 lanes that a product sums over, and its results 4 of the 16 that it makes. The sums of
 four such groups are sums over the channels of all four, each with weights of 0 for those of the other three: one product instead
-of four. So many groups become one as take the fewest products in a layout, and then the least memory; none where that is no less.
-What else has the groups' axis, as what makes their data or goes on with their results, is laid out by the new groups, too.
+of four. So many groups become one as take the fewest products in a layout, and then the fewest loads or stores, whichever are
+more; none where that is no less. What else has the groups' axis, as what makes their data or goes on with their results, is laid
+out by the new groups, too.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from space.normalise.blocks import (
     elements_of,
     extents,
     filled,
+    is_copy,
     loads_of,
     named,
     pack_blocks,
@@ -40,7 +42,7 @@ MOST = 64  # groups that become one: more than the lanes of any machine
 MOST_LOOKED = 64  # ways to see products as ones over groups
 MOST_TRIED = 3  # of these, the most promising
 
-Cost = tuple[int, int]  # products, and what of memory they take
+Cost = tuple[int, int]  # products, and what of memory is read or made
 
 
 @dataclass(frozen=True)
@@ -76,7 +78,7 @@ class _Groups:
 
 
 def apply(sch: Schedule, target: Target, laid_out: Callable[[Schedule], object]) -> None:
-    """Merges the groups of products where that takes fewer of these, or no more and less memory.
+    """Merges the groups of products where that takes fewer of these, or no more and less of what passes the bus.
 
     Args:
         sch: of the program, in which the groups have an axis of their own.
@@ -102,15 +104,17 @@ def apply(sch: Schedule, target: Target, laid_out: Callable[[Schedule], object])
 
 
 def _measured(sch: Schedule, laid_out: Callable[[Schedule], object]) -> Cost | None:
-    """Multiplications of a program that is laid out, and elements of its tensors; None where it cannot be."""
+    """Multiplications of a program that is laid out, and elements that it loads or stores, whichever are more; else None."""
     trial = sch.copy()
     try:
         laid_out(trial)
     except ScheduleError:
         return None
-    blocks = device_blocks(trial.func)
-    tensors = {buffer for block in blocks for buffer, _ in accesses(block)}
-    return sum(prod(extents(b).values()) for b in blocks if product_of(b) is not None), sum(map(elements_of, tensors))
+    blocks, packs = device_blocks(trial.func), filled(trial)
+    loaded = {buffer for block in blocks for buffer, _ in accesses(block)} & packs
+    stored = {store_of(b).buffer for b in blocks if store_of(b).buffer.dtype == "int8" and not is_copy(b, packs)}
+    work = sum(prod(extents(b).values()) for b in blocks if product_of(b) is not None)
+    return work, max(sum(map(elements_of, tensors)) for tensors in (loaded, stored))
 
 
 def _promising(sch: Schedule, target: Target) -> list[tuple[int, Sequence[_Groups]]]:

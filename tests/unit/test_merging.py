@@ -132,6 +132,15 @@ def test_elsewhere_groups_stay_as_they_are(groups: int, ci: int, co: int, needed
     assert "diagonalize" not in [i.op for i in plain.trace.insts]
 
 
+@pytest.mark.parametrize(("size", "merged"), [(5, True), (6, False)])
+def test_as_many_products_of_fewer_loads_do_where_loads_are_more_than_stores(size: int, merged: bool) -> None:
+    """Of 4 groups are loaded 4 size**2 vectors of data, by twos half of them, and 2048 weights; and stored 8 size**2 vectors."""
+    func = chain((4, 8, 32, 1), size=size)
+    assert means_the_same(func) == [8 * size**2]
+    (_, plain), *_ = normal_forms(func, TARGET)
+    assert ("diagonalize" in [i.op for i in plain.trace.insts]) == merged
+
+
 @pytest.mark.parametrize(("pad", "bias"), [(0, True), (1, False), (1, True)])
 def test_windows_of_groups(pad: int, bias: bool) -> None:
     assert means_the_same(chain((6, 4, 4, 3), bias=bias, pad=pad)) == [16 * 9 * 2]
