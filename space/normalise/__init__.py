@@ -385,7 +385,7 @@ def _in_elements(
         diagonal.apply(laid_out, target, bool(wanted.weights))
         return True
 
-    if not wanted.flat:  # where places fill the lanes that channels leave empty
+    if not wanted.flat:  # there places fill the lanes that channels leave empty
         merging.apply(sch, target, pack)
     return pack(sch)
 
