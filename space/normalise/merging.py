@@ -85,9 +85,9 @@ def apply(sch: Schedule, target: Target, laid_out: Callable[[Schedule], object])
         target: the machine.
         laid_out: lays tensors out in elements; raises ``ScheduleError`` where there is no such layout.
     """
+    promising = _promising(sch, target)
+    now = _measured(sch, laid_out) if promising else None
     while True:  # what is laid out becomes less every time
-        promising = _promising(sch, target)
-        now = _measured(sch, laid_out) if promising else None
         best: tuple[Cost, tuple[int, Sequence[_Groups]]] | None = None
         for found in promising:
             trial = sch.copy()
@@ -101,6 +101,7 @@ def apply(sch: Schedule, target: Target, laid_out: Callable[[Schedule], object])
         if best is None:
             return  # groups stay as they are
         _merge(sch, *best[1])
+        now, promising = best[0], _promising(sch, target)
 
 
 def _measured(sch: Schedule, laid_out: Callable[[Schedule], object]) -> Cost | None:
