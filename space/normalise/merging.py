@@ -85,23 +85,35 @@ def apply(sch: Schedule, target: Target, laid_out: Callable[[Schedule], object])
         target: the machine.
         laid_out: lays tensors out in elements; raises ``ScheduleError`` where there is no such layout.
     """
-    promising = _promising(sch, target)
-    now = _measured(sch, laid_out) if promising else None
-    while True:  # what is laid out becomes less every time
-        best: tuple[Cost, tuple[int, Sequence[_Groups]]] | None = None
+    trial, steps = sch.copy(), []
+    promising = _promising(trial, target)
+    now = _measured(trial, laid_out) if promising else None
+    while promising:  # groups become fewer every time
+        best: tuple[Cost | None, tuple[int, Sequence[_Groups]], Schedule] | None = None
         for found in promising:
-            trial = sch.copy()
+            other = trial.copy()
             try:
-                _merge(trial, *found)
+                _merge(other, *found)
             except ScheduleError:
                 continue
-            cost = _measured(trial, laid_out)
-            if cost is not None and (now is None or cost < now) and (best is None or cost < best[0]):
-                best = cost, found
+            cost = _measured(other, laid_out)
+            # What has no layout may get one when groups of other axes have become fewer, too.
+            if _less(cost, now) if best is None or best[0] is None else _less(cost, best[0]):
+                best = cost, found, other
+            elif best is None and now is None:
+                best = None, found, other
         if best is None:
-            return  # groups stay as they are
-        _merge(sch, *best[1])
-        now, promising = best[0], _promising(sch, target)
+            break  # groups stay as they are
+        now, step, trial = best
+        steps.append(step)
+        promising = _promising(trial, target)
+    for step in steps if now is not None else ():
+        _merge(sch, *step)
+
+
+def _less(cost: Cost | None, than: Cost | None) -> bool:
+    """Whether something has a layout, which takes less than another one does, if there is that."""
+    return cost is not None and (than is None or cost < than)
 
 
 def _measured(sch: Schedule, laid_out: Callable[[Schedule], object]) -> Cost | None:

@@ -162,6 +162,11 @@ def test_chains_are_laid_out_by_the_new_groups(layers: tuple[Layer, ...], added:
     assert means_the_same(chain(*layers, added=added)) == needed
 
 
+def test_a_chain_that_has_a_layout_when_all_groups_are_merged() -> None:
+    block = (1, 32, 32, 1), (8, 4, 4, 1), (1, 32, 32, 1)
+    assert sorted(means_the_same(chain(*block * 3, size=2))) == [2 * 4] * 3 + [4 * 4] * 6
+
+
 def test_groups_across_each_other_have_no_layout() -> None:
     """Of six groups of four channels none is in one of four groups of six: only all of them are whole ones of both."""
     (_, plain), *_ = normal_forms(chain((6, 4, 4, 1), (4, 6, 6, 1)), TARGET)
