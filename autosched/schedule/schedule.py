@@ -24,6 +24,7 @@ from autosched.schedule.primitives.buffers.host import HostStages
 from autosched.schedule.primitives.buffers.layout import Layout
 from autosched.schedule.primitives.buffers.padding import DecomposePadding
 from autosched.schedule.primitives.buffers.reindex import Reindex
+from autosched.schedule.primitives.buffers.repeating import Repeating
 from autosched.schedule.primitives.buffers.rolling import Rolling
 from autosched.schedule.primitives.lookup import Lookup
 from autosched.schedule.primitives.loops.fission import Fission
@@ -64,6 +65,7 @@ from autosched.schedule.primitives.reductions.spreading import Spreading
 from autosched.schedule.primitives.reductions.stages import Stages
 from autosched.schedule.primitives.reductions.stores import StoreBlocks
 from autosched.schedule.primitives.reductions.terms import Terms
+from autosched.schedule.primitives.reductions.toeplitz import Bands
 from autosched.schedule.primitives.reductions.trimming import Trimming
 from autosched.schedule.primitives.reductions.units import UnitAxes
 from autosched.schedule.primitives.reductions.values import Values
@@ -83,7 +85,7 @@ class Schedule(
     DecomposePadding, Rolling, Access, CopyAt, HostStages, PadBlocks, Stages, Diagonals, Digits, Widening, NeutralTerms,
     PlainForms, Windows, Overlaps, Fission, Values, Offsets, Places, Negation, Minus, Doubling, Bits, Spreading, UnitAxes, Parts,
     Extrema, PlaceLimits, Versions, Conditions, StoreBlocks, Expansion,
-    Paddings, BytePlanes, Factors, Terms, Scaling,
+    Paddings, BytePlanes, Factors, Terms, Scaling, Bands, Repeating,
 ):
     """Rewrites a program step by step; every step is checked to be legal, and recorded.
 

@@ -157,6 +157,20 @@ EXAMPLES: dict[str, Example] = {
         'A: T.Buffer((16,), "int32"), B: T.Buffer((16,), "int32"), C: T.Buffer((16,), "int32")',
         stage("C[vi]", "A[vi] + (B[vi] + 1)"))), 'sch.reorder_addends("C", [1, 0, 2])'),
     "diagonalize": Example("|".join(SCALED), 'sch.diagonalize("C", 0, 1)'),
+    "toeplitz": Example("|".join((
+        'A: T.Buffer((16,), "int8"), W: T.Buffer((3,), "int8"), C: T.Buffer((14,), "int32")', """for i, k in T.grid(14, 3):
+    with T.sblock("C"):
+        vi, vk = T.axis.remap("SR", [i, k])
+        with T.init():
+            C[vi] = 0
+        C[vi] = C[vi] + T.Cast("int32", A[vi + vk]) * T.Cast("int32", W[vk])
+""")), 'sch.toeplitz("C", 0, 1, 7)'),
+    "repeat_read": Example("|".join((
+        'A: T.Buffer((18,), "int32"), C: T.Buffer((16, 3), "int32")', """for i, j in T.grid(16, 3):
+    with T.sblock("C"):
+        vi, vj = T.axis.remap("SS", [i, j])
+        C[vi, vj] = A[vi + vj] * 2
+""")), 'sch.repeat_read("C", 0, lambda i, j: (i // 4, i % 4 + j), lambda a, b: (a * 4 + b,))'),
     "diagonal_by_gemm": Example("|".join((
         'A: T.Buffer((16,), "int8"), D: T.Buffer((16, 16), "int8")', """for i, k in T.grid(16, 16):
     with T.sblock("D"):
