@@ -20,7 +20,7 @@ from autosched.schedule.kit.base import BlockRV
 from autosched.target import Target
 from space.model import LAID_OUT, Model
 from space.nest import analyse
-from space.normalise import FUSED, GATHERED, KEPT, MOVED, PLACES, REPEATED, normal_forms, why_unpacked
+from space.normalise import BANDED, FUSED, GATHERED, KEPT, MOVED, PLACES, REPEATED, normal_forms, why_unpacked
 from space.normalise.blocks import elements_of, named, written
 from space.plan import Mask, Plan
 from space.products import why_no_operand, why_no_product, why_no_type, why_no_weight
@@ -28,7 +28,7 @@ from space.rule import Column, NumericRule, Points, StructuralRule
 from space.sites import NotPackedError
 from space.words import refusal_of
 
-LATER = {KEPT, GATHERED, PLACES, REPEATED}  # forms whose points come behind those of others, where there are others
+LATER = {KEPT, GATHERED, PLACES, BANDED, REPEATED}  # forms whose points come behind those of others, where there are others
 ALONE = {MOVED, FUSED}  # which may be the only ones
 BEHIND = {*LATER, *ALONE}
 
@@ -227,9 +227,9 @@ def _fitting(
     refusal: ProgramError | None = None
     # What windows share need not stay, nor need the host gather them, nor what repeats be read once, nor what is moved be made
     # elsewhere, nor windows compare sums: no refusal is said of these forms, and they stand behind the others, which had points
-    # first.
+    # first; behind all of them those with banded weights.
     forms.reverse()
-    for done, sch in sorted(forms, key=lambda form: bool(BEHIND & {*form[0]})):
+    for done, sch in sorted(forms, key=lambda form: (BANDED in form[0]) + bool(BEHIND & {*form[0]})):
         if LATER & {*done} and not found:
             continue
         try:

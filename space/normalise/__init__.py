@@ -18,6 +18,7 @@ from autosched.target import Target
 from space.normalise import (
     again,
     apart,
+    banding,
     choices,
     clips,
     conditions,
@@ -71,6 +72,7 @@ REPEATED = "what repeats is read once"  # else a load brings each of an element'
 MOVED = "what is read elsewhere is made there, or stored"  # else it would have to be moved
 FUSED = "windows compare sums where they are made"  # else what is between them is stored, and read again
 PLACES = "places as lanes"  # else channels, which leave lanes empty
+BANDED = "lanes along rows by banded weights"  # and windows that overlap, which the host makes
 GATHERED = "windows gathered by the host"  # which is work of its own; else the machine reads them where they lie
 
 # Ways to a form, each tried where those before it lead to none that may have a schedule: a form is part of what a point means.
@@ -94,6 +96,7 @@ class _Wanted(NamedTuple):
     moved: bool = False
     fused: bool = False
     flat: bool = False
+    banded: bool = False
     weights: int = 0  # that the program makes: in how many ways to choose them; no program has any that has another form
     whole: bool = False  # with all terms of its sums, also those that change nothing
 
@@ -106,6 +109,7 @@ class _Wanted(NamedTuple):
 def normalise(
     func: PrimFunc, target: Target, differences: bool = False, kept: bool = False, gathered: bool = False,
     repeated: bool = False, moved: bool = False, slid: bool = False, fused: bool = False, whole: bool = False, flat: bool = False,
+    banded: bool = False,
 ) -> tuple[PrimFunc, tuple[Instruction, ...]]:
     """A program in schedulable form, and the primitives that bring it there.
 
@@ -121,12 +125,14 @@ def normalise(
         fused: whether windows compare sums where they are made; where none read any there is no such form.
         whole: whether sums keep the terms that change nothing.
         flat: whether places are lanes, where these are fuller then; where they are not there is no such form.
+        banded: whether neighbouring results are lanes where filters and channels fill fewer; else there is no such form.
 
     Returns:
         The program, in which parameters are packed and results unpacked by host stages, and the instructions of a trace; the
         program itself and no instructions where it is packed already, or where no rule knows how to pack it.
     """
-    sch, _ = _attempt(func, target, _Wanted(differences, kept, slid, gathered, repeated, moved, fused, flat, whole=whole))
+    wanted = _Wanted(differences, kept, slid, gathered, repeated, moved, fused, flat, banded, whole=whole)
+    sch, _ = _attempt(func, target, wanted)
     return (func, ()) if sch is None else (sch.func, tuple(sch.trace.insts))
 
 
@@ -375,6 +381,8 @@ def _in_elements(
         rule(sch, target)
     if (wanted.gathered and not gathering.apply(sch, target)) or (wanted.repeated and not groups.repeated(sch, target)):
         return False
+    if wanted.banded and not banding.apply(sch, target):
+        return False
 
     def pack(laid_out: Schedule) -> bool:
         gathers.apply(laid_out, target)
@@ -385,7 +393,7 @@ def _in_elements(
         diagonal.apply(laid_out, target, bool(wanted.weights))
         return True
 
-    if not wanted.flat:  # there places fill the lanes that channels leave empty
+    if not (wanted.flat or wanted.banded):  # there places fill the lanes that channels leave empty
         merging.apply(sch, target, pack)
     return pack(sch)
 
@@ -461,6 +469,10 @@ def normal_forms(func: PrimFunc, target: Target, whole: bool = False) -> list[tu
         other = made(flat=True)
         if other.trace.insts:
             forms.append(((PLACES,), other))
+    if first.trace.insts and not is_packed(begun.func, target) and banding.applies(begun.func, target):
+        other = made(banded=True)
+        if other.trace.insts and banding.sooner(split_host(other.func).device, split_host(first.func).device, target):
+            forms.append(((BANDED,), other))
     if first.trace.insts and groups.repeats(begun.func):
         other = made(repeated=True)
         if other.trace.insts:
@@ -475,6 +487,7 @@ def normal_forms(func: PrimFunc, target: Target, whole: bool = False) -> list[tu
 def normalised(
     func: PrimFunc, target: Target, differences: bool = False, kept: bool = False, gathered: bool = False,
     repeated: bool = False, moved: bool = False, slid: bool = False, fused: bool = False, whole: bool = False, flat: bool = False,
+    banded: bool = False,
 ) -> Schedule:
     """A schedule of a program that has been normalised, its trace included.
 
@@ -490,15 +503,16 @@ def normalised(
         fused: as for ``normalise``.
         whole: as for ``normalise``.
         flat: as for ``normalise``.
+        banded: as for ``normalise``.
     """
     sch = Schedule(func, seed=0)
-    steps = normalise(func, target, differences, kept, gathered, repeated, moved, slid, fused, whole, flat)[1]
+    steps = normalise(func, target, differences, kept, gathered, repeated, moved, slid, fused, whole, flat, banded)[1]
     if steps:
         Trace(list(steps)).apply_to_schedule(sch, remove_postproc=False)
     return sch
 
 
 __all__ = [
-    "DIFFERENCES", "FUSED", "GATHERED", "KEPT", "MOVED", "PLACES", "REPEATED", "SLID", "normal_forms", "normalise", "normalised",
-    "why_unpacked",
+    "BANDED", "DIFFERENCES", "FUSED", "GATHERED", "KEPT", "MOVED", "PLACES", "REPEATED", "SLID", "normal_forms", "normalise",
+    "normalised", "why_unpacked",
 ]

@@ -52,7 +52,7 @@ def apply(sch: Schedule, target: Target, always: bool = False) -> bool:
     for name in [b.name for b in device_blocks(sch.func)]:
         product = product_of(device_block(sch, name))
         roles = None if product is None else _roles(product, target, always)
-        if roles is None or not _given(sch, roles[0]):
+        if roles is None or not hosts(sch, roles[0]):
             continue
         block = device_block(sch, name)
         own = [iv.var for iv in block.iter_vars]
@@ -94,8 +94,13 @@ def _roles(product: Product, target: Target, always: bool = False) -> tuple[Buff
     return None
 
 
-def _given(sch: Schedule, data: BufferLoad) -> bool:
-    """Whether the host fills what a block reads; a copy of that, with zeros around it, becomes the host's."""
+def hosts(sch: Schedule, data: BufferLoad) -> bool:
+    """Whether the host fills what a block reads; a copy of that, with zeros around it, becomes the host's.
+
+    Args:
+        sch: of the program, which reads what the host has filled.
+        data: what the block reads.
+    """
     packs = filled(sch)
     if data.buffer in packs:
         return True

@@ -38,6 +38,18 @@ def applies(func: PrimFunc) -> bool:
     return alone or any(True for block in device_blocks(func) for _ in _side_by_side(func, block))
 
 
+def whole(block: Block, target: Target) -> bool:
+    """Whether a product reads by groups, of channels that are whole elements, of the data and of the result.
+
+    Args:
+        block: any.
+        target: the machine.
+    """
+    lanes = target.config
+    found = [(each % lanes.block_out, size % lanes.block_in) for _, _, (_, each, size) in _groups(block)]
+    return bool(found) and not any(map(any, found))
+
+
 def apply(sch: Schedule, target: Target) -> None:
     """Splits the axes of every sum of products over groups of several flat channels."""
     _split_axes(sch, False)

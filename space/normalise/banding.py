@@ -1,0 +1,370 @@
+"""Lanes along rows: where products fill few lanes, neighbouring results fill them, with banded weights that the host makes.
+
+One filter over one plane has one lane of sixteen; fourteen results of a row side by side are the lanes of one product of sixteen
+elements of a row with a band of the filter's taps. The host makes the band, and of the data the spans that overlap; it trims what
+is computed behind the end of a row. That is work of the host, so it is a form of its own, which the search holds against others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from math import prod
+
+from autosched.errors import ScheduleError
+from autosched.ir.expr import Expr, Var, int_value
+from autosched.ir.functor import free_vars, substitute
+from autosched.ir.stmt import Block, Buffer, PrimFunc
+from autosched.schedule import Schedule
+from autosched.target import Target
+from space.normalise import copies, gathering, groups, guards
+from space.normalise.axes import Axes, Place
+from space.normalise.bands import Sum, Tile, best, sum_of, time_of, work_of
+from space.normalise.blocks import (
+    device_block,
+    device_blocks,
+    extents,
+    filled,
+    given,
+    has_digits,
+    is_copy,
+    loads_of,
+    pack_blocks,
+    product_of,
+    store_of,
+)
+
+Indices = Callable[..., tuple[Expr, ...]]
+
+
+def applies(func: PrimFunc, target: Target) -> bool:
+    """Whether some sum over windows of a program is computed sooner with banded weights, as far as its products tell.
+
+    Args:
+        func: the program.
+        target: the machine.
+    """
+    sch = Schedule(func, seed=0)
+    try:
+        guards.apply(sch, target)
+        if _tiles(sch, target) and _by_groups(sch, target):
+            copies.apply(sch, target)  # what is given cannot be split
+            groups.shared(sch, target)
+    except ScheduleError:
+        return False
+    return bool(_tiles(sch, target))
+
+
+def sooner(func: PrimFunc, plain: PrimFunc, target: Target) -> bool:
+    """Whether a form's products and loads take less than those of another one.
+
+    Args:
+        func: the program in the one form.
+        plain: in the other one.
+        target: the machine.
+    """
+    return time_of(func, target) < time_of(plain, target)
+
+
+def _tiles(sch: Schedule, target: Target) -> list[Block]:
+    """The blocks of sums that have a tile."""
+    return [b for b in device_blocks(sch.func) if _tile(sch, b, target) is not None]
+
+
+def _by_groups(sch: Schedule, target: Target) -> bool:
+    """Whether such sums read by groups of flat channels, of one channel, too."""
+    return any(has_digits(*[i for x in loads_of(b) for i in x.indices]) for b in _tiles(sch, target))
+
+
+def _tile(sch: Schedule, block: Block, target: Target) -> tuple[Sum, Tile] | None:
+    product = product_of(block)
+    found = None if product is None else sum_of(product)
+    if found is None or groups.whole(block, target) or not {found.data.buffer, found.weight.buffer} <= _movable(sch):
+        return None
+    work = work_of(sch.func, store_of(block).buffer)
+    tile = None if work is None else best(found, target, work)
+    return None if tile is None else (found, tile)
+
+
+def _movable(sch: Schedule) -> set[Buffer]:
+    """What the host may lay out: what it has, or makes, and what the program copies of that."""
+    found = {*given(sch.func), *filled(sch)}
+    for block in device_blocks(sch.func):
+        if is_copy(block, found):
+            found.add(store_of(block).buffer)
+    return found
+
+
+@dataclass(frozen=True)
+class _Lanes:
+    """What becomes lanes of the result.
+
+    Args:
+        axes: of the program.
+        places: by axis, how many of its values are lanes, the slowest axis first.
+    """
+
+    axes: Axes
+    places: Mapping[Place, int]
+
+    def of(self, owner: object, parts: Sequence[object]) -> list[Place | None]:
+        """The axis of each dimension of a buffer, or iterator of a block, of which values are lanes."""
+        found = [self.axes.of((owner, p)) if (owner, p) in self.axes.parent else None for p in parts]
+        return [a if a in self.places else None for a in found]
+
+    def whole(self, parts: Sequence[Place | None]) -> bool:
+        """Whether all axes are there, by index, as ``of`` has it.
+
+        Raises:
+            ScheduleError: one is there twice.
+        """
+        mine = [a for a in parts if a is not None]
+        if len(set(mine)) < len(mine):
+            raise _unfit("an axis of the result is there twice")
+        return len(mine) == len(self.places)
+
+    def cut(self, parts: Sequence[Place | None], last: Sequence[int] = ()) -> Indices:
+        """The index map that takes the lanes of a tile together, behind all others but some.
+
+        Args:
+            parts: by index, as ``of`` has it.
+            last: positions of indices that come behind the lanes, in order.
+        """
+        def mapped(*i: Expr) -> tuple[Expr, ...]:
+            lane: Expr | None = None
+            for axis, n in self.places.items():
+                digit = i[list(parts).index(axis)] % n
+                lane = digit if lane is None else lane * n + digit
+            assert lane is not None
+            outer = [i[k] if a is None else i[k] // self.places[a] for k, a in enumerate(parts) if k not in last]
+            return (*outer, lane, *[i[k] for k in last])
+
+        return mapped
+
+
+def apply(sch: Schedule, target: Target) -> bool:
+    """Gives such sums lanes along rows or columns; whether there are any.
+
+    Args:
+        sch: of the program, which reads what the host has filled.
+        target: the machine.
+
+    Raises:
+        ScheduleError: what is read or stored is of no form that primitives know.
+    """
+    if _by_groups(sch, target):
+        groups.shared(sch, target)
+    done: set[str] = set()
+    for name in [b.name for b in device_blocks(sch.func)]:
+        if name in done or not any(b.name == name for b in device_blocks(sch.func)):
+            continue
+        chosen = _tile(sch, device_block(sch, name), target)
+        if chosen is None or not gathering.hosts(sch, chosen[0].data):
+            continue
+        done |= _together(sch, name, chosen[1], target)
+    return bool(done)
+
+
+def _unfit(reason: str) -> ScheduleError:
+    return ScheduleError("normalise", reason)
+
+
+def _together(sch: Schedule, name: str, tile: Tile, target: Target) -> set[str]:
+    """Gives a sum its tile, and with it all sums and stages along the same axes; the names of the sums."""
+    blocks = device_blocks(sch.func)
+    axes, first = Axes(blocks), device_block(sch, name)
+    places = {axes.of((first.ident, v)): n for v, n in tile.places.items()}
+    sums: dict[str, tuple[Sum, Tile]] = {}
+    for block in blocks:
+        mine = {v: places[a] for v in extents(block) if (a := axes.of((block.ident, v))) in places}
+        product = product_of(block)
+        if not mine or product is None:
+            continue
+        found = sum_of(product)
+        fits = found is not None and len(mine) == len(places) and set(mine) <= {*found.windows, *found.filters}
+        if found is None or not fits or not gathering.hosts(sch, found.data) or found.weight.buffer not in filled(sch):
+            raise _unfit(f"block {block.name} sums up along the same axes in another way")
+        own = tile if block is first else best(found, target, 0, mine)
+        assert own is not None
+        sums[block.name] = found, own
+    for each, (found, own) in sums.items():
+        _banded(sch, each, found, own)
+    axes = Axes(device_blocks(sch.func))
+    at = device_block(sch, name).ident
+    lanes = _Lanes(axes, {axes.of((at, v)): n for v, n in tile.places.items()})
+    at_lane = _laid_out(sch, lanes, sums)
+    _enlarged(sch, {each: at_lane[each] for each in sums}, target)
+    return set(sums)
+
+
+def _banded(sch: Schedule, name: str, found: Sum, tile: Tile) -> None:
+    """Makes the weight of a sum banded along the windows of a tile; the data gets as long as its spans reach."""
+    size, slots = found.size, [iv.var for iv in found.product.block.iter_vars]
+    along = [(v, *found.windows[v], n) for v, n in tile.places.items() if v in found.windows]
+    reach = {w.dim: w.start + (size[v] - 1) // n * n * w.step + w.span(n, size[t]) for v, t, w, n in along}
+    for pack in [b for b in pack_blocks(sch) if store_of(b).buffer.name == found.data.buffer.name]:
+        dims = {i: d for d, i in enumerate(store_of(pack).indices)}
+        longer = [max(1, reach.get(dims.get(iv.var, -1), 1)) for iv in pack.iter_vars]
+        sizes = [int_value(iv.dom.extent) or 1 for iv in pack.iter_vars]
+        sch.pad_block(sch.get_sblock(pack.name), [n if n > m else 1 for n, m in zip(longer, sizes)])
+    for v, t, _, n in along:
+        sch.host_stage(sch.toeplitz(sch.get_sblock(name), slots.index(v), slots.index(t), n))
+
+
+def _laid_out(sch: Schedule, lanes: _Lanes, sums: Mapping[str, tuple[Sum, Tile]]) -> dict[str, int]:
+    """Takes the lanes of tiles together, in all that has them; what has none is read by lanes.
+
+    Returns:
+        By block, the position of the iterator that moves along the lanes.
+    """
+    packs, blocks = pack_blocks(sch), device_blocks(sch.func)
+    # What products read lies by their iterators, whatever of the axes it has.
+    factors = {f.buffer for b in blocks if b.name in sums and (p := product_of(b)) is not None for f in p.factors}
+    whole: set[Buffer] = set()
+    layouts: list[tuple[str, Indices]] = []
+    domains: list[tuple[str, Indices]] = []
+    pads: list[tuple[str, list[int]]] = []
+    at_lane: dict[str, int] = {}
+    # All of it is worked out before anything moves: primitives replace what it is about, but keep names.
+    for block in (*packs, *blocks):
+        store, own = store_of(block), [iv.var for iv in block.iter_vars]
+        parts = lanes.of(store.buffer, range(store.buffer.ndim))
+        at = dict(zip(store.indices, parts))
+        mine = [at.get(v) for v in own] if block in packs else lanes.of(block.ident, own)
+        pads.append((block.name, [1 if a is None else lanes.places[a] for a in mine]))
+        if store.buffer not in factors and lanes.whole(parts):
+            whole.add(store.buffer)
+            layouts.append((block.name, lanes.cut(parts)))
+        elif block in packs:
+            continue
+        elif any(parts):
+            raise _unfit(f"{store.buffer.name} has some of the axes of the lanes only")
+        if not any(mine):
+            continue
+        if not lanes.whole(mine):
+            raise _unfit(f"block {block.name} has some of the axes of the lanes only")
+        last = [k for k, iv in enumerate(block.iter_vars) if iv.kind == "reduce"]
+        cut = lanes.cut(mine, last)
+        if block not in packs:
+            at_lane[block.name] = len(own) - len(last)
+        domains.append((block.name, _deep(cut, last, *sums[block.name]) if block.name in sums else cut))
+    for block in blocks:
+        for load in loads_of(block):
+            told = zip(lanes.of(load.buffer, range(load.buffer.ndim)), load.indices) if load.buffer in whole else ()
+            if any(a is not None and lanes.of(block.ident, [i]) != [a] for a, i in told):
+                raise _unfit(f"block {block.name} reads {load.buffer.name} further on along the lanes")
+    apart = {b.name for b in filled(sch) if b not in whole}
+    for name, padding in pads:
+        sch.pad_block(sch.get_sblock(name), padding)
+    for name, mapping in layouts:
+        sch.transform_layout(sch.get_sblock(name), ("write", 0), mapping)
+    for name, mapping in domains:
+        sch.transform_block_layout(sch.get_sblock(name), mapping)
+    for name, lane in at_lane.items():
+        if name in sums:
+            _operands(sch, name, *sums[name])
+        _by_lanes(sch, name, lane, apart)
+    return at_lane
+
+
+def _enlarged(sch: Schedule, sums: Mapping[str, int], target: Target) -> None:
+    """Makes lanes whole elements, so that nothing else of what products have fills them better."""
+    blocks = device_blocks(sch.func)
+    axes = Axes(blocks)
+    factors: dict[Place, int] = {}
+    for block in [b for b in blocks if b.name in sums]:
+        factors[axes.of((block.ident, block.iter_vars[sums[block.name]].var))] = target.config.block_out
+        factors[axes.of((block.ident, block.iter_vars[-1].var))] = target.config.block_in
+    pads = []
+    for block in (*pack_blocks(sch), *blocks):
+        store = store_of(block)
+        at = {i: (store.buffer, d) for d, i in enumerate(store.indices)}
+        places = [at.get(iv.var) or (block.ident, iv.var) for iv in block.iter_vars]
+        pads.append((block.name, [factors.get(axes.of(p), 1) if p in axes.parent else 1 for p in places]))
+    for name, padding in pads:
+        sch.pad_block(sch.get_sblock(name), padding)
+
+
+def _radix(found: Sum, tile: Tile) -> list[tuple[Var, int]]:
+    """What a tile sums over in the lanes of the data, and how long each is, the slowest first."""
+    size = found.size
+    spans = {t: w.span(tile.places[v], size[t]) for v, (t, w) in found.windows.items() if v in tile.places}
+    return [(v, spans.get(v, size[v])) for v in tile.depth]
+
+
+def _deep(cut: Indices, last: Sequence[int], found: Sum, tile: Tile) -> Indices:
+    """As a tile's map of iterators, with what its products sum over in lanes as the last one."""
+    slots = [iv.var for iv in found.product.block.iter_vars]
+    radix = [(slots.index(v), n) for v, n in _radix(found, tile)]
+    inner = {k for k, _ in radix}
+
+    def mapped(*i: Expr) -> tuple[Expr, ...]:
+        outer = cut(*i)
+        front, behind = outer[: len(outer) - len(last)], outer[len(outer) - len(last) :]
+        index: Expr | None = None
+        for k, n in radix:
+            index = i[k] if index is None else index * n + i[k]
+        assert index is not None
+        return (*front, *[e for k, e in zip(last, behind) if k not in inner], index)
+
+    return mapped
+
+
+def _operands(sch: Schedule, name: str, found: Sum, tile: Tile) -> None:
+    """Lets the host lay out what a sum with a tile multiplies: spans of the data, and the weight by the sum's iterators."""
+    block = device_block(sch, name)
+    own = [iv.var for iv in block.iter_vars]
+    product = product_of(block)
+    assert product is not None
+    data = next(f for f in product.factors if f.buffer.name == found.data.buffer.name)
+    weight = next(f for f in product.factors if f is not data)
+    outer = [iv.var for iv in found.product.block.iter_vars if iv.kind != "reduce"]
+    radix = _radix(found, tile)
+    steps = {v: prod(n for _, n in radix[k + 1 :]) for k, (v, _) in enumerate(radix)}
+    window = {w.dim: (v, t, w) for v, (t, w) in found.windows.items() if t in tile.depth}
+    copied: list[Expr] = []
+    origins: list[Callable[[Sequence[Expr]], Expr]] = []
+
+    def digit(p: Sequence[Expr], v: Var) -> Expr:
+        index: Expr = p[-1] // steps[v] if steps[v] > 1 else p[-1]
+        return index if v is tile.depth[0] else index % dict(radix)[v]
+
+    for d, index in enumerate(data.indices):
+        if d in window:
+            v, t, w = window[d]
+            n = tile.places.get(v, 1)
+            at, stride = len(copied), 1 if v in tile.places else w.stride
+            copied.append(own[outer.index(v)])
+            origins.append(lambda p, at=at, n=n, t=t, w=w, stride=stride:  # type: ignore[misc]
+                           p[at] * (n * w.step) + digit(p, t) * stride + w.start)
+        elif (c := found.data.indices[d]) in tile.depth and isinstance(c, Var):
+            origins.append(lambda p, c=c: digit(p, c))  # type: ignore[misc]
+        elif int_value(index) is not None:
+            origins.append(lambda p, index=index: index)  # type: ignore[misc]
+        else:
+            at = len(copied)
+            copied.append(index)
+            origins.append(lambda p, at=at: p[at])  # type: ignore[misc]
+    copied.append(own[-1])
+    sch.host_stage(sch.repeat_read(
+        sch.get_sblock(name), data.buffer.name,
+        lambda *i: tuple([substitute(e, dict(zip(own, i))) for e in copied]), lambda *p: tuple([f(p) for f in origins]),
+    ))
+    position = next(n for n, r in enumerate(device_block(sch, name).reads) if r.buffer.name == weight.buffer.name)
+    sch.host_stage(sch.reindex(sch.get_sblock(name), ("read", position)))
+
+
+def _by_lanes(sch: Schedule, name: str, at: int, apart: set[str]) -> None:
+    """Of what a stage reads of the host at no lane's place of its own, the host makes rows of lanes."""
+    for load in loads_of(device_block(sch, name)):
+        if load.buffer.name not in apart:  # what has just been made for a product is another one
+            continue
+        block = device_block(sch, name)
+        own = [iv.var for iv in block.iter_vars]
+        lane = own[at]
+        used = {v for i in load.indices for v in free_vars(i)}
+        kept = [v for v in own if v in used and v is not lane] + [lane]
+        sch.host_stage(sch.repeat_read(
+            sch.get_sblock(name), load.buffer.name, lambda *i, own=own, kept=kept: tuple([i[own.index(v)] for v in kept]),
+            lambda *p, kept=kept, load=load: tuple([substitute(e, dict(zip(kept, p))) for e in load.indices]),
+        ))
