@@ -407,7 +407,7 @@ def _would_wait(site: Site, read: Access, uses: dict[Buffer, list[tuple[Site, Ac
     """Whether a result in the storage of its operand waits for a store that reads it, and might stand elsewhere at no cost."""
     first = _innermost(site.value)
     moves = first is not None and (isinstance(first.a, Imm) or isinstance(first.b, Imm))
-    return moves and any(s.kind == "store" and s.order < site.order for s, _, _ in uses[read.buffer])
+    return moves and any(s.kind == "store" for s, _, _ in uses[read.buffer])
 
 
 def _can_slide(

@@ -8,6 +8,7 @@ import pytest
 
 from autosched.ir.stmt import PrimFunc
 from autosched.lower import lower_table
+from autosched.schedule import Schedule
 from autosched.script import parse
 from sim import timing
 
@@ -91,3 +92,14 @@ def test_it_does_not_wait_for_the_store() -> None:
 
     twice = "T.shift_right(T.max(y[vi, vj, 0, vl], y[vi, vj, 0, vl]), 8)"
     assert cycles(SHIFTED) + 2 * 256 + 256 < cycles(twice)
+
+
+@pytest.mark.parametrize("banks", [1, 2])
+def test_it_has_as_many_copies_as_the_operand(banks: int, vta_schedules: ModuleType) -> None:
+    """The next tile's goes to another place while this one is stored."""
+    sch = Schedule(program(SHIFTED))
+    if banks > 1:
+        sch.double_buffer("y")
+    vta_schedules.verify(sch.func, "vta-de10")
+    copies = {s.buffer: s.copies for s in lower_table(sch.func, "vta-de10").storages if s.scope == "local.acc_buffer"}
+    assert copies["z"] == banks == max(copies.values())

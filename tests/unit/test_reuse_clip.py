@@ -18,6 +18,7 @@ from autosched.ir.printer import script
 from autosched.schedule import Schedule
 from autosched.schedule.primitives.reductions.reclips import clipped
 from autosched.script import parse
+from autosched.target import get_target
 from space import Space
 from space.normalise import normalise
 from space.normalise.blocks import device_blocks, store_of
@@ -86,6 +87,8 @@ def test_only_what_is_missing_is_done(changes: dict[str, str], made: str, same: 
     ({"second": clip("0", "127").replace("3)", "4)")}, "form"), ({"second": clip("0", "127", "5 - vy, vx")}, "form"),
     ({"shape": "7, 8"}, "form"), ({"dtype": "int64", "second": f"T.Cast('int64', {clip('0', '127')})"}, "form"),
     ({"between": WRITES.format("A")}, "writer"), ({"between": WRITES.format("C")}, "writer"),
+    ({"first": clip("-128", "127", "vi, vj").replace("A", "C"), "second": clip("0", "127").replace("A", "C")}, "writer"),  # in place
+    ({"loops": "y, x in T.grid(4, 8)"}, "form"),  # of a part
 ])
 def test_refusals(changes: dict[str, str], code: str) -> None:
     with refused(ScheduleError, code):
@@ -109,8 +112,10 @@ def test_limits_are_what_the_operations_leave(chain: list[tuple[str, int]], x: i
     assert not chain or inner != store_of(device_blocks(func)[0]).value
 
 
-def two_results(low: int, high: int) -> PrimFunc:
-    """A product with two results that differ in their clips."""
+def two_results(low: int, high: int, plain: bool = False) -> PrimFunc:
+    """A product with two results that differ in their clips; ``plain``: with nothing else done to them, from below alone."""
+    first = "T.max(s[vi, vj], -100)" if plain else "T.min(T.max(T.shift_right(s[vi, vj], 6), -128), 127)"
+    second = f"T.max(s[vi, vj], {low})" if plain else f"T.min(T.max(T.shift_right(s[vi, vj], 6), {low}), {high})"
     func = parse(f'''
 @T.prim_func
 def f(x: T.Buffer((20, 32), "int8"), w: T.Buffer((16, 32), "int8"), y: T.Buffer((20, 16), "int8"), z: T.Buffer((20, 16), "int8")):
@@ -124,14 +129,21 @@ def f(x: T.Buffer((20, 32), "int8"), w: T.Buffer((16, 32), "int8"), y: T.Buffer(
     for i, j in T.grid(20, 16):
         with T.block("y"):
             vi, vj = T.axis.remap("SS", [i, j])
-            y[vi, vj] = T.Cast("int8", T.min(T.max(T.shift_right(s[vi, vj], 6), -128), 127))
+            y[vi, vj] = T.Cast("int8", {first})
     for i, j in T.grid(20, 16):
         with T.block("z"):
             vi, vj = T.axis.remap("SS", [i, j])
-            z[vi, vj] = T.Cast("int8", T.min(T.max(T.shift_right(s[vi, vj], 6), {low}), {high}))
+            z[vi, vj] = T.Cast("int8", {second})
 ''')
     assert isinstance(func, PrimFunc)
     return func
+
+
+def test_what_is_no_less_work_stays() -> None:
+    packed, _ = normalise(two_results(0, 0, plain=True), get_target("vta-de10"))
+    sums = {store_of(b).buffer for b in device_blocks(packed) if b.init is not None}
+    readers = [b for b in device_blocks(packed) if b.init is None and {r.buffer for r in b.reads} & sums]
+    assert len(readers) == 2
 
 
 @pytest.mark.parametrize(("low", "high", "target", "operations"), [

@@ -348,6 +348,25 @@ def test_inlining_keeps_an_iterator_of_one_step_where_the_reader_has_it() -> Non
     assert "C[vi, 0, vj] = A[vi, 0, vj] * 2 + 1" in script(sch.func)
 
 
+def test_what_is_stored_along_a_diagonal_is_not_inlined() -> None:
+    func = parse("""from autosched.script import T
+
+@T.prim_func
+def main(A: T.Buffer((16,), "int32"), C: T.Buffer((16,), "int32")):
+    B = T.sblock_alloc_buffer((16, 16), "int32")
+    for i in range(16):
+        with T.sblock("B"):
+            vi = T.axis.spatial(16, i)
+            B[vi, vi] = A[vi] * 2
+    for i in range(16):
+        with T.sblock("C"):
+            vi = T.axis.spatial(16, i)
+            C[vi] = B[vi, vi] + 1
+""")
+    with refused(ScheduleError, "index"):
+        Schedule(func).compute_inline("B")
+
+
 def test_inlining_does_not_know_that_of_a_longer_dimension() -> None:
     sch = Schedule(of_one("0", rows=2))
     sch.compute_inline("B")

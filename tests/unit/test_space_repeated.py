@@ -72,7 +72,7 @@ def test_where_nothing_repeats_side_by_side_there_is_no_such_form(value: str, by
 
 
 def windowed(
-    by: tuple[int, int], k: int = 3, pad: int = 1, size: tuple[int, int] = (4, 5), ci: int = 32, co: int = 16
+    by: tuple[int, int], k: int = 3, pad: int = 1, size: tuple[int, int] = (4, 5), ci: int = 32, co: int = 16, step: int = 1
 ) -> PrimFunc:
     """A convolution of an image that is made larger first, with zeros around it."""
     h, w = (n * times for n, times in zip(size, by))
@@ -85,9 +85,9 @@ def windowed(
         return te.if_then_else(inside, found, te.const(0, "int8")) if pad else found
 
     u = te.compute((ci, h + 2 * pad, w + 2 * pad), at, name="u")
-    rows, columns = h + 2 * pad - k + 1, w + 2 * pad - k + 1
+    rows, columns = (h + 2 * pad - k) // step + 1, (w + 2 * pad - k) // step + 1
     s = te.compute((co, rows, columns), lambda o, y, z: te.sum(
-        u[c, y + i, z + j].astype("int32") * weights[o, c, i, j].astype("int32"), axis=[c, i, j]), name="s")
+        u[c, y * step + i, z * step + j].astype("int32") * weights[o, c, i, j].astype("int32"), axis=[c, i, j]), name="s")
     out = te.compute(s.shape, lambda *n: te.min(te.max(s(*n) >> 6, -128), 127).astype("int8"), name="out")
     return te.create_prim_func([x, weights, out])
 
@@ -110,6 +110,10 @@ def test_windows_on_what_repeats_begin_at_each_of_its_places(by: tuple[int, int]
     inputs = random_inputs(func, 2)
     for got, wanted in zip(run(new, *inputs), run(func, *inputs), strict=True):
         assert np.array_equal(got, wanted)
+
+
+def test_windows_that_move_on_by_whole_elements_begin_at_one_place() -> None:
+    assert normalise(windowed((2, 2), 3, 1, step=2), DE10, repeated=True)[1] == ()
 
 
 @pytest.mark.parametrize("target", ["vta-de10", "vta-de10-portable"])

@@ -70,6 +70,15 @@ def test_an_operand_gets_an_index(iterator: int, verify_trace_roundtrip: Verify)
     verify_trace_roundtrip(sch, func)
 
 
+def test_the_copy_of_a_parameter_is_made_in_front_of_all_and_that_of_a_copy_behind_it() -> None:
+    sch = Schedule(parse(TEXT))
+    sch.host_stage(sch.spread_operand("s", "k", 0))
+    first = [b.name for b in sch.state.children_of(sch.state.root)]
+    sch.host_stage(sch.spread_operand("s", "k_spread", 1))
+    second = [b.name for b in sch.state.children_of(sch.state.root)]
+    assert first[0] == "k_spread" and second[:2] == ["k_spread", "k_spread_spread"] and second[2:] == first[1:]
+
+
 @pytest.mark.parametrize(("block", "operand", "iterator", "code"), [
     ("s", "k", 2, "index"), ("s", "k", 3, "argument"), ("s", "x", 1, "index"), ("out", "s", 0, "writer"),
 ])
