@@ -87,7 +87,8 @@ def test_only_what_is_missing_is_done(changes: dict[str, str], made: str, same: 
     ({"second": clip("0", "127").replace("3)", "4)")}, "form"), ({"second": clip("0", "127", "5 - vy, vx")}, "form"),
     ({"shape": "7, 8"}, "form"), ({"dtype": "int64", "second": f"T.Cast('int64', {clip('0', '127')})"}, "form"),
     ({"between": WRITES.format("A")}, "writer"), ({"between": WRITES.format("C")}, "writer"),
-    ({"first": clip("-128", "127", "vi, vj").replace("A", "C"), "second": clip("0", "127").replace("A", "C")}, "writer"),  # in place
+    ({"first": clip("-128", "127", "vi, vj").replace("A", "C"), "second": clip("0", "127").replace("A", "C")},
+     "writer"),  # it works in place
     ({"loops": "y, x in T.grid(4, 8)"}, "form"),  # of a part
 ])
 def test_refusals(changes: dict[str, str], code: str) -> None:
