@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -112,7 +111,7 @@ def test_programs_of_users_have_it(name: str) -> None:
 
 
 def test_it_is_there_where_channels_leave_lanes_empty() -> None:
-    for channels, co in product((1, 4, 8, 15, 16), (1, 4, 8, 12, 15, 16)):
+    for channels, co in ((1, 8), (16, 8), (8, 1), (1, 12), (4, 12), (8, 12), (16, 12), (1, 15), (1, 16), (16, 16)):
         func = filters(size=(6, 18), channels=channels, co=co, groups=2)
         made = form(func)
         assert made is None or equal(func, made)
