@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from autosched.ir.expr import BinOp, BufferLoad, Expr, Var, int_value, is_int, maximum, minimum
+from autosched.ir.expr import BinOp, BufferLoad, Expr, int_value, is_int, maximum, minimum
 from autosched.ir.functor import substitute, walk_expr
 from autosched.ir.region import with_access
 from autosched.ir.stmt import BlockRealize, BufferStore, Stmt
@@ -15,6 +15,7 @@ from autosched.schedule.kit.primitive import primitive
 from autosched.schedule.kit.refusal import Refusal
 from autosched.schedule.kit.state import State
 from autosched.schedule.primitives.reductions.plain import plain_store, require_once, top_of
+from autosched.schedule.primitives.reductions.stages import same_places
 
 
 class Reclips(ScheduleBase):
@@ -99,12 +100,9 @@ def _reclipped(state: State, realize: BlockRealize, first: BlockRealize) -> dict
         top_of(state, r)
     if store.buffer.dtype != made.buffer.dtype or not is_int(store.buffer.dtype) or made.buffer is store.buffer:
         raise Refusal(f"blocks {other.name} and {block.name} do not store two tensors of one integer type", marks, code="form")
-    mine = {i: j for i, j in zip(store.indices, made.indices) if isinstance(i, Var) and isinstance(j, Var)}
-    dom = {iv.var: (int_value(iv.dom.min), int_value(iv.dom.extent)) for iv in (*block.iter_vars, *other.iter_vars)}
-    alike = store.buffer.shape == made.buffer.shape and len(set(mine.values())) == len(mine)
-    alike = alike and all(i in mine or i == j for i, j in zip(store.indices, made.indices))
+    mine = same_places(block, store, other, made)
     (inner, (low, high)), (same, (least, most)) = clipped(store.value), clipped(made.value)
-    if not alike or any(dom.get(i) != dom.get(j) for i, j in mine.items()) or substitute(inner, mine) != same:
+    if mine is None or substitute(inner, mine) != same:
         raise Refusal(f"block {block.name} does not clip what block {other.name} clips", marks, code="form")
     if low < least or high > most or (low, high) == dtype_bounds(store.buffer.dtype):
         raise Refusal(f"block {other.name} leaves {least} to {most}, block {block.name} {low} to {high}: not less of it", marks,

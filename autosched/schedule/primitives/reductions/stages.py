@@ -205,11 +205,24 @@ def _reused(
 
 def _same_value(again: Block, store: BufferStore, block: Block, made: BufferStore) -> bool:
     """Whether two stores make the same tensor, but for the names of iterators."""
+    mine = same_places(again, store, block, made)
+    return mine is not None and substitute(store.value, mine) == made.value
+
+
+def same_places(block: Block, store: BufferStore, other: Block, made: BufferStore) -> dict[Var, Var] | None:
+    """A block's iterators in terms of another one's that stores at the same places of a tensor of the same shape; or None.
+
+    Args:
+        block: that stores.
+        store: its store.
+        other: another block.
+        made: that one's store.
+    """
     mine = {i: j for i, j in zip(store.indices, made.indices) if isinstance(i, Var) and isinstance(j, Var)}
-    dom = {iv.var: (int_value(iv.dom.min), int_value(iv.dom.extent)) for iv in (*again.iter_vars, *block.iter_vars)}
+    dom = {iv.var: (int_value(iv.dom.min), int_value(iv.dom.extent)) for iv in (*block.iter_vars, *other.iter_vars)}
     alike = store.buffer.shape == made.buffer.shape and len(set(mine.values())) == len(mine)
     alike = alike and all(i in mine or i == j for i, j in zip(store.indices, made.indices))
-    return alike and all(dom.get(i) == dom.get(j) for i, j in mine.items()) and substitute(store.value, mine) == made.value
+    return mine if alike and all(dom.get(i) == dom.get(j) for i, j in mine.items()) else None
 
 
 def part_at(block: Block, value: Expr, path: list[int]) -> Expr:
