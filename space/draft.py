@@ -551,7 +551,7 @@ def uops(model: Model, plan: Plan, part: Part) -> tuple[Floats, Floats]:
         np.array([plan.banks[k] for k in read], dtype=np.int64).reshape(attach.shape), np.array(plan.acc_banks),
         np.array(plan.drops), model.uses[read], tied, np.ascontiguousarray(borders), np.ascontiguousarray(taps),
         sizes, useful, model.extents, model.n_spatial, model.target.semantics == "portable", joined,
-        np.array([all(model.nest.operands[k].steps(a) for k in read) for a in range(axes)]), config.uop_capacity,
+        model.even[read].all(axis=0), config.uop_capacity,
         config.uop_capacity // LISTED_SHARE, PIPELINE_CYCLES * config.bus_bytes / config.uop_elem_bytes,
         np.zeros(axes, dtype=np.bool_), np.zeros((2, axes), dtype=np.int64), np.zeros((len(cut), 6)), found,
     )

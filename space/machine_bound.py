@@ -543,7 +543,7 @@ def _repeated(model: Model, operands: Sequence[Operand]) -> int:
     Along axes that none of them is read along they are the same, and so they are along a diagonal of two that move as one.
     """
     axes, sizes = model.nest.axes, [size for o in operands for _, size in o.dims]
-    strides, places = np.cumprod([1.0, *sizes]), np.zeros(1, dtype=np.int64)
+    strides, told = np.cumprod([1.0, *sizes]), list[tuple[int, int]]()  # extents of axes, and how far they move a place
     rows, alike, tied = np.empty((0, len(sizes))), 1, False
     for a in sorted(model.nest.spatial, key=lambda a: -axes[a].extent):
         row = np.array([coeffs[a] for o in operands for coeffs, _ in o.dims], dtype=np.float64)
@@ -554,11 +554,14 @@ def _repeated(model: Model, operands: Sequence[Operand]) -> int:
             continue
         rows, tied = (more, tied) if independent else (rows, True)
         if strides[-1] <= 2**53:
-            places = np.add.outer(places, np.arange(axes[a].extent) * int(row @ strides[:-1])).ravel()
-            places = np.unique(places) if tied else places
+            told.append((axes[a].extent, int(row @ strides[:-1])))
+    if not tied:
+        return alike
     # Of axes that only together tell a place, as its digits do, not all combinations need be places of their own.
-    every = prod(axes[a].extent for a in model.nest.spatial) // alike
-    return alike * -(-every // len(places)) if tied else alike
+    places = np.zeros(1, dtype=np.int64)
+    for extent, step in told:
+        places = np.unique(np.add.outer(places, np.arange(extent) * step))
+    return alike * -(-prod(extent for extent, _ in told) // len(places))
 
 
 def _of_nothing(model: Model) -> int:

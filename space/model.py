@@ -106,6 +106,12 @@ class Model:
         return np.array(rows, dtype=np.bool_).reshape(len(rows), len(axes))
 
     @cached_property
+    def even(self) -> npt.NDArray[np.bool_]:
+        """Which axes move it equally far by every iteration, shape (operands, axes)."""
+        rows = [[operand.steps(a) for a in range(len(self.nest.axes))] for operand in self.nest.operands]
+        return np.array(rows, dtype=np.bool_).reshape(len(rows), len(self.nest.axes))
+
+    @cached_property
     def order_keys(self) -> tuple[Ints, Ints, Ints]:
         """(weights of the spatial axes' places, ascending sums of weighted places, which order has each)."""
         weights = (self.n_spatial + 1) ** np.arange(self.n_spatial)

@@ -239,11 +239,12 @@ def _fitting(
             refusal = refusal if ALONE & {*done} else error
             continue
         models, again = [], _again(sch)
+        free = (_origins(host), host.pack) if host.unpack else ({}, ())
+        unpacked = _unpacked(host)
         for nest in nests:
             # What the host unpacks is read inside the program, and a stage that is read cannot be cut; nor can several at once.
             fitting = [rule for rule in numeric if not (rule.cuts and (host.unpack or nest.between or nest.also))]
-            free = (_origins(host), host.pack) if host.unpack else ({}, ())
-            models.append(Model(nest, target, fitting, len(nests), *free, again.get(nest.out, ""), _unpacked(host)))
+            models.append(Model(nest, target, fitting, len(nests), *free, again.get(nest.out, ""), unpacked))
         least = [least_work(m.padding.useful if m.nest.anchor else 0, m.out_elements, target.config) for m in models]
         reason = too_much(sum(least))
         if reason:

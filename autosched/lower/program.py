@@ -279,20 +279,27 @@ def lower_table(func: PrimFunc | IRModule, target: str | Target = "vta-de10") ->
     whole, host = func, split_host(func)
     func = host.device
     # HLS may run instances of one instruction together, and elsewhere than on the RTL it costs to go on somewhere else.
-    free = machine.semantics == "chisel"
-    for slides, waits in ((free, not free), (free, True), (False, True)):
+    slides, waits = machine.semantics == "chisel", machine.semantics != "chisel"
+    while True:
         program = tree.build(func)
         try:
             return _lowered(program, machine, func, whole, host, slides, waits)
-        except _InPlaceError:
-            continue
+        except _InPlaceError as error:
+            slides, waits = slides and error.apart, True
         finally:
             parts.put_back(program.parts)
-    raise AssertionError("with nothing in places of choice, what is in the way is the program's own")
 
 
 class _InPlaceError(Exception):
-    """What stands in a storage of its own, or in that of a larger operand, is in the way; without that there may be a program."""
+    """What stands in a storage of its own, or in that of a larger operand, is in the way; without that there may be a program.
+
+    Args:
+        apart: whether something stands in a storage of its own so as not to wait.
+    """
+
+    def __init__(self, apart: bool) -> None:
+        super().__init__(apart)
+        self.apart = apart
 
 
 def _lowered(
@@ -302,7 +309,7 @@ def _lowered(
     normalise.split_inits(program)
     normalise.unfuse(program, lambda site: _lanes(site, config))
     normalise.split_values(program)
-    chosen = any(normalise.share_in_place(program, slides, waits))
+    slid, apart = normalise.share_in_place(program, slides, waits)
     chain.protect_operands(program, semantics)
     normalise.refresh_stores(program)
     sites = program.index()
@@ -311,8 +318,8 @@ def _lowered(
     try:
         storages = allocate(program, sites, machine)
     except LoweringError as error:
-        if chosen:
-            raise _InPlaceError from error
+        if slid or apart:
+            raise _InPlaceError(apart) from error
         raise
     emitter = _Emitter(func, program, sites, storages, config, semantics, machine.usable.uop)
     table, dram, triples, zeros = emitter.run()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from autosched.ir.expr import Expr, Var, int_value
 from autosched.ir.functor import free_vars
@@ -81,6 +81,18 @@ def _further(index: Expr, lanes: int) -> Var | None:
     if form is None or list(form[0].values()) != [1] or (int_value(form[1]) or 0) % lanes:
         return None
     return next(iter(form[0])) if int_value(form[1]) is not None else None
+
+
+def together(digits: Iterable[tuple[Expr, int]]) -> Expr:
+    """One index of several, each with its extent, the slowest first.
+
+    Args:
+        digits: one or more.
+    """
+    (index, _), *rest = digits
+    for digit, size in rest:
+        index = index * size + digit
+    return index
 
 
 def accesses(block: Block) -> list[tuple[Buffer, tuple[Expr, ...]]]:

@@ -18,7 +18,7 @@ from autosched.ir.stmt import Block, Buffer, PrimFunc
 from autosched.schedule import Schedule
 from autosched.target import Target
 from space.normalise import copies, gathering, groups, guards
-from space.normalise.axes import Axes, Place
+from space.normalise.axes import Axes, Place, together
 from space.normalise.bands import Sum, Tile, best, sum_of, time_of, work_of
 from space.normalise.blocks import (
     device_block,
@@ -131,11 +131,7 @@ class _Lanes:
             last: positions of indices that come behind the lanes, in order.
         """
         def mapped(*i: Expr) -> tuple[Expr, ...]:
-            lane: Expr | None = None
-            for axis, n in self.places.items():
-                digit = i[list(parts).index(axis)] % n
-                lane = digit if lane is None else lane * n + digit
-            assert lane is not None
+            lane = together((i[list(parts).index(axis)] % n, n) for axis, n in self.places.items())
             outer = [i[k] if a is None else i[k] // self.places[a] for k, a in enumerate(parts) if k not in last]
             return (*outer, lane, *[i[k] for k in last])
 
@@ -301,11 +297,7 @@ def _deep(cut: Indices, last: Sequence[int], found: Sum, tile: Tile) -> Indices:
     def mapped(*i: Expr) -> tuple[Expr, ...]:
         outer = cut(*i)
         front, behind = outer[: len(outer) - len(last)], outer[len(outer) - len(last) :]
-        index: Expr | None = None
-        for k, n in radix:
-            index = i[k] if index is None else index * n + i[k]
-        assert index is not None
-        return (*front, *[e for k, e in zip(last, behind) if k not in inner], index)
+        return (*front, *[e for k, e in zip(last, behind) if k not in inner], together((i[k], n) for k, n in radix))
 
     return mapped
 

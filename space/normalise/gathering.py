@@ -15,6 +15,7 @@ from autosched.ir.functor import free_vars
 from autosched.ir.stmt import PrimFunc
 from autosched.schedule import Schedule
 from autosched.target import Target
+from space.normalise.axes import together
 from space.normalise.blocks import (
     Product,
     device_block,
@@ -59,15 +60,11 @@ def apply(sch: Schedule, target: Target, always: bool = False) -> bool:
         sums = [iv.var for iv in block.iter_vars if iv.kind == "reduce"]
         size = extents(block)
 
-        def together(*i: Expr, own: list[Var] = own, sums: list[Var] = sums, size: dict[Var, int] = size) -> tuple[Expr, ...]:
+        def behind(*i: Expr, own: list[Var] = own, sums: list[Var] = sums, size: dict[Var, int] = size) -> tuple[Expr, ...]:
             table = dict(zip(own, i))
-            index: Expr | None = None
-            for v in sums:
-                index = table[v] if index is None else index * size[v] + table[v]
-            assert index is not None
-            return (*[table[v] for v in own if v not in sums], index)
+            return (*[table[v] for v in own if v not in sums], together((table[v], size[v]) for v in sums))
 
-        sch.transform_block_layout(sch.get_sblock(name), together)
+        sch.transform_block_layout(sch.get_sblock(name), behind)
         for buffer in (roles[0].buffer.name, roles[1].buffer.name):
             block = device_block(sch, name)
             position = next(n for n, r in enumerate(block.reads) if r.buffer.name == buffer)

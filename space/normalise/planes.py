@@ -16,7 +16,7 @@ from autosched.ir.stmt import Buffer, PrimFunc
 from autosched.schedule import Schedule
 from autosched.target import Target
 from space.normalise import gathering, packing
-from space.normalise.axes import Axes, Place, accesses
+from space.normalise.axes import Axes, Place, accesses, together
 from space.normalise.blocks import Product, device_blocks, extents, pack_blocks, product_of, store_of
 
 
@@ -116,12 +116,8 @@ def _together(positions: Sequence[int | None], sizes: Sequence[int]) -> Callable
     """The index map that makes one index of some, where the last of them was."""
     last = max(k for k, p in enumerate(positions) if p is not None)
 
-    def together(*i: Expr) -> tuple[Expr, ...]:
-        index: Expr | None = None
-        for n, size in enumerate(sizes):
-            own = i[list(positions).index(n)]
-            index = own if index is None else index * size + own
-        assert index is not None
+    def mapped(*i: Expr) -> tuple[Expr, ...]:
+        index = together((i[list(positions).index(n)], size) for n, size in enumerate(sizes))
         return tuple([index if k == last else i[k] for k, p in enumerate(positions) if p is None or k == last])
 
-    return together
+    return mapped

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from autosched.errors import ScheduleError
+from autosched.ir.stmt import Buffer
 from autosched.schedule import Schedule
 from autosched.target import Target
-from space.normalise.blocks import device_block, device_blocks, product_of, store_of
+from space.normalise.blocks import device_block, device_blocks, loads_of, product_of, store_of
 from space.sites import alu_ops
 
 
@@ -23,6 +24,8 @@ def apply(sch: Schedule, target: Target) -> None:
     names = [b.name for b in device_blocks(sch.func) if b.init is None and product_of(b) is None]
     for n, name in enumerate(names):
         for other in names[:n]:
+            if _read(sch, name) != _read(sch, other):
+                continue
             trial = sch.copy()
             try:
                 trial.reuse_clip(trial.get_sblock(name), trial.get_sblock(other))
@@ -30,3 +33,8 @@ def apply(sch: Schedule, target: Target) -> None:
                 continue  # another value, or one that is clipped further
             if alu_ops(store_of(device_block(trial, name)).value) < alu_ops(store_of(device_block(sch, name)).value):
                 sch.reuse_clip(sch.get_sblock(name), sch.get_sblock(other))
+
+
+def _read(sch: Schedule, name: str) -> set[Buffer]:
+    """What a block loads from."""
+    return {x.buffer for x in loads_of(device_block(sch, name))}

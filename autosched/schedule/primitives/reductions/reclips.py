@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from autosched.ir.expr import BinOp, BufferLoad, Expr, int_value, is_int, maximum, minimum
-from autosched.ir.functor import substitute, walk_expr
+from autosched.ir.functor import substitute
+from autosched.ir.patterns import loads_from
 from autosched.ir.region import with_access
 from autosched.ir.stmt import BlockRealize, BufferStore, Stmt
 from autosched.ir.value_bounds import Interval, dtype_bounds
@@ -15,7 +16,7 @@ from autosched.schedule.kit.primitive import primitive
 from autosched.schedule.kit.refusal import Refusal
 from autosched.schedule.kit.state import State
 from autosched.schedule.primitives.reductions.plain import plain_store, require_once, top_of
-from autosched.schedule.primitives.reductions.stages import same_places
+from autosched.schedule.primitives.reductions.stages import require_kept, same_places
 
 
 class Reclips(ScheduleBase):
@@ -109,11 +110,9 @@ def _reclipped(state: State, realize: BlockRealize, first: BlockRealize) -> dict
                       code="range")
     if len(state.writers(scope, made.buffer)) != 1:
         raise Refusal(f"{made.buffer.name} is written by others as well", marks, code="writer")
-    for load in (e for e in walk_expr(made.value) if isinstance(e, BufferLoad)):
-        late = [w for w in state.writers(scope, load.buffer) if order.index(w.ident) >= order.index(other.ident)]
-        if late:
-            raise Refusal(f"block {late[0].name} writes {load.buffer.name}, which is read for the value", [*marks, late[0].ident],
-                          code="writer")
+    if loads_from(made.value, made.buffer):
+        raise Refusal(f"block {other.name} works in place: what it reads is gone behind it", marks, code="writer")
+    require_kept(state, other, made.value)
     value: Expr = BufferLoad(made.buffer, store.indices, made.buffer.dtype)
     value = maximum(value, low) if low > least else value
     value = minimum(value, high) if high < most else value

@@ -192,10 +192,7 @@ def _reused(
     for buffer in (made.buffer, store.buffer):
         if len(state.writers(scope, buffer)) != 1:
             raise Refusal(f"{buffer.name} is written by others as well", marks, code="writer")
-    for load in (e for e in walk_expr(made.value) if isinstance(e, BufferLoad)):
-        late = [w for w in state.writers(scope, load.buffer) if order.index(w.ident) > order.index(block.ident)]
-        if late:
-            raise Refusal(f"block {late[0].name} writes {load.buffer.name} afterwards", [*marks, late[0].ident], code="writer")
+    require_kept(state, block, made.value)
     top = top_of(state, realize)
     table: dict[int, Stmt | None] = {id(top): None}
     for reader in state.readers(scope, store.buffer):
@@ -207,6 +204,22 @@ def _same_value(again: Block, store: BufferStore, block: Block, made: BufferStor
     """Whether two stores make the same tensor, but for the names of iterators."""
     mine = same_places(again, store, block, made)
     return mine is not None and substitute(store.value, mine) == made.value
+
+
+def require_kept(state: State, block: Block, value: Expr) -> None:
+    """Refuses a value of which others write what it reads after a block.
+
+    Args:
+        state: the program.
+        block: directly in its scope.
+        value: it reads tensors of the same scope.
+    """
+    scope, order = scope_of(state, block), list(state.realizes)
+    for load in (e for e in walk_expr(value) if isinstance(e, BufferLoad)):
+        late = [w for w in state.writers(scope, load.buffer) if order.index(w.ident) > order.index(block.ident)]
+        if late:
+            raise Refusal(f"block {late[0].name} writes {load.buffer.name} afterwards", [block.ident, late[0].ident],
+                          code="writer")
 
 
 def same_places(block: Block, store: BufferStore, other: Block, made: BufferStore) -> dict[Var, Var] | None:
