@@ -19,6 +19,7 @@ from space.normalise import (
     again,
     apart,
     banding,
+    batches,
     choices,
     clips,
     conditions,
@@ -63,6 +64,7 @@ from space.normalise import (
     widening,
     windows,
 )
+from space.normalise.axes import Names
 from space.normalise.blocks import device_blocks, is_packed, plain_blocks, require_whole, store_of
 
 DIFFERENCES = "extrema by differences"  # what a form is called that need not be
@@ -388,7 +390,10 @@ def _in_elements(
         gathers.apply(laid_out, target)
         if wanted.flat and not planes.apply(laid_out, target):
             return False
-        packing.apply(laid_out, target, otherwise == APART, weights, wanted.flat)
+        def elements(tried: Schedule, rows: Names) -> None:
+            packing.apply(tried, target, otherwise == APART, weights, wanted.flat, rows)
+
+        batches.apply(laid_out, target, elements)
         repeats.apply(laid_out, target)
         diagonal.apply(laid_out, target, bool(wanted.weights))
         return True

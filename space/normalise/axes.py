@@ -101,6 +101,24 @@ def accesses(block: Block) -> list[tuple[Buffer, tuple[Expr, ...]]]:
     return [(store.buffer, store.indices), *[(x.buffer, x.indices) for x in loads_of(block)]]
 
 
+def axes_of(blocks: Sequence[Block], axes: Axes) -> set[Place]:
+    """The axes of blocks' iterators."""
+    return {axes.of((b.ident, v)) for b in blocks for v in extents(b)}
+
+
+def parts_of(blocks: Sequence[Block], axes: Axes) -> list[list[Block]]:
+    """The blocks of a program, those together that have an axis or a tensor in common."""
+    parts: list[tuple[set[object], list[Block]]] = []
+    for block in blocks:
+        uses: set[object] = {*axes_of([block], axes), *[buffer for buffer, _ in accesses(block)]}
+        near = [part for part in parts if part[0] & uses]
+        for part in near:
+            uses |= part[0]
+        together = [b for part in near for b in part[1]]
+        parts = [*[part for part in parts if part not in near], (uses, [*together, block])]
+    return [own for _, own in parts]
+
+
 def consistent(roles: Sequence[list[Role]], axes: Axes, blocks: Sequence[Block], size: int) -> Iterator[tuple[Role, ...]]:
     """The choices of roles that give no tensor more lanes than an element has, in order; the first of all where none does.
 

@@ -215,9 +215,9 @@ def time_of(func: PrimFunc, target: Target) -> float:
     computed = 0
     for block in device_blocks(func):
         size = extents(block)
-        vectors = prod(size[iv.var] for iv in block.iter_vars if iv.kind != "reduce") // config.block_out
+        vectors = prod(size[iv.var] for iv in block.iter_vars if iv.kind != "reduce") // (config.batch * config.block_out)
         if product_of(block) is not None:
-            computed += prod(size.values()) // (config.block_in * config.block_out) + vectors
+            computed += prod(size.values()) // (config.batch * config.block_in * config.block_out) + vectors
         elif block.init is None:
             computed += vectors * _work(store_of(block).value)
         for load in loads_of(block):

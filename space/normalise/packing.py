@@ -29,7 +29,7 @@ from autosched.ir.stmt import Block, Buffer
 from autosched.schedule import Schedule
 from autosched.target import Target
 from space.normalise import choices, epilogue, starts, units
-from space.normalise.axes import Axes, Names, Place, Role, accesses, as_weights, consistent
+from space.normalise.axes import Axes, Names, Place, Role, accesses, as_weights, axes_of, consistent, parts_of
 from space.normalise.blocks import (
     Product,
     device_block,
@@ -66,12 +66,16 @@ class _Plan:
         lanes: lanes by axis.
         weights: by weight, the axis of its rows; its other one is summed over.
         rows: axes of the vectors of which weights are made, by how many make a weight's element.
+        batches: axes that are the rows of an element which has several, all of them.
+        alike: tensors that are the same in all rows: factors that become weights of one row each, of a filter for each channel.
     """
 
     axes: Axes
     lanes: dict[Place, int]
     weights: dict[Buffer, Place]
     rows: dict[Place, int] = field(default_factory=dict)
+    batches: frozenset[Place] = frozenset()
+    alike: frozenset[Buffer] = frozenset()
 
     def of(self, owner: object, parts: Sequence[object]) -> list[int | None]:
         """Lanes per dimension of a buffer, or per iterator of a block; None for those that are none."""
@@ -93,17 +97,22 @@ class _Plan:
         if len(inner) != (2 if buffer in self.weights else 1):
             raise _unfit(f"{buffer.name} has no index that can be the lanes of an element" if not inner else
                          f"{len(inner)} indices of {buffer.name} would have to be lanes: what reads it wants different ones")
+        batch = [d for d in range(buffer.ndim) if self.axes.of((buffer, d)) in self.batches]
+        if len(batch) != (1 if self.batches and buffer not in self.weights and buffer not in self.alike else 0) or batch == inner:
+            raise _unfit(f"{buffer.name} would have {len(batch)} indices that are the rows of an element")
         if buffer in self.weights:
             inner.sort(key=lambda d: self.axes.of((buffer, d)) is not self.axes.of(self.weights[buffer]))
             return [*inner, *[d for d, n in enumerate(lanes) if n is None]], inner
         # Rows of an image lie together behind the channels, and those of a weight behind all.
         last = [d for d in range(buffer.ndim) if self.axes.of((buffer, d)) in self.rows]
         slides = [d for d in range(buffer.ndim) if self.axes.of((buffer, d)) in self.axes.sliding and d not in last]
-        return [*[d for d in range(buffer.ndim) if d not in slides and d not in last], *slides, *last], inner
+        outer = [*[d for d in range(buffer.ndim) if d not in slides and d not in last], *slides, *last]
+        return [d for d in outer if d not in batch], [*batch, *inner]
 
 
 def apply(
-    sch: Schedule, target: Target, repeated: bool = False, copies: Names = frozenset(), fuller: bool = False
+    sch: Schedule, target: Target, repeated: bool = False, copies: Names = frozenset(), fuller: bool = False,
+    rows: Names = frozenset(),
 ) -> None:
     """Packs every tensor of the accelerator.
 
@@ -113,20 +122,19 @@ def apply(
         repeated: whether a product may read elements of a parameter from a copy that has them several times.
         copies: names of blocks that copy what others make, to be read as a weight.
         fuller: whether lanes that are fuller come before those that all tensors have: what lacks them gets a tensor with lanes.
+        rows: names of blocks whose results have the rows of an element last, where one has several.
 
     Raises:
         ScheduleError: no axis can be the lanes.
     """
-    if target.config.batch != 1:
-        raise _unfit("packing the rows of a batch is not known")
     for block in device_blocks(sch.func):
         if has_loads(*[i for _, indices in accesses(block) for i in indices]):
             raise _unfit(f"block {block.name} reads at an index that is data")
-    _cut(sch, target, repeated, copies)
-    _spread(sch, target, copies, fuller)
-    _zeroed(sch, target, copies)
+    _cut(sch, target, repeated, copies, rows)
+    _spread(sch, target, copies, fuller, rows)
+    _zeroed(sch, target, copies, rows)
     blocks = device_blocks(sch.func)
-    plan = _plan(blocks, target, copies)
+    plan = _plan(blocks, target, copies, rows)
     # All of it is worked out before anything moves: primitives replace what the plan is about, but keep names.
     packs, pads = _packs(sch), _padding(sch, plan)
     hosts = frozenset(b.name for b in packs)
@@ -142,7 +150,8 @@ def apply(
     if not zeros <= hosts:
         choices.apply(sch, target)  # which makes tensors that are packed as well
         epilogue.apply(sch, target)
-        apply(sch, target, repeated, copies, fuller)  # all that was enlarged is in whole elements now: nothing is made zero again
+        # All that was enlarged is in whole elements now: nothing is made zero again.
+        apply(sch, target, repeated, copies, fuller, rows)
         return
     for name, mapping in layouts.values():
         sch.transform_layout(sch.get_sblock(name), ("write", 0), mapping)
@@ -167,9 +176,9 @@ def shifted(sch: Schedule, target: Target) -> None:
             sch.host_stage(sch.decompose_value(sch.get_sblock(name), path))
 
 
-def _cut(sch: Schedule, target: Target, repeated: bool, copies: Names) -> None:
+def _cut(sch: Schedule, target: Target, repeated: bool, copies: Names, rows: Names) -> None:
     """Of a parameter that a product reads from an index on, the host packs what is read, so that its lanes begin at 0."""
-    if _packable(device_blocks(sch.func), target, copies):
+    if _packable(device_blocks(sch.func), target, copies, rows):
         return
     packs = filled(sch)
     for block in device_blocks(sch.func):
@@ -186,9 +195,9 @@ def _cut(sch: Schedule, target: Target, repeated: bool, copies: Names) -> None:
                 sch.host_stage(sch.decompose_value(sch.get_sblock(block.name), path))
 
 
-def _zeroed(sch: Schedule, target: Target, copies: Names) -> None:
+def _zeroed(sch: Schedule, target: Target, copies: Names, rows: Names) -> None:
     """Of what a product reads a part of, or by digits, the host makes a tensor that ends where that does: zeros are behind it."""
-    plan = _plan(device_blocks(sch.func), target, copies)
+    plan = _plan(device_blocks(sch.func), target, copies, rows)
     padded = [b for b in device_blocks(sch.func) if product_of(b) is not None and any(
         f > 1 and extents(b)[iv.var] % f for iv, f in zip(b.iter_vars, _factors(b, plan) or []) if iv.kind == "reduce")]
     for _ in padded:
@@ -200,7 +209,7 @@ def _zeroed(sch: Schedule, target: Target, copies: Names) -> None:
         if name is None or path is None:
             return
         sch.host_stage(sch.decompose_value(sch.get_sblock(name), path))
-        plan = _plan(device_blocks(sch.func), target, copies)
+        plan = _plan(device_blocks(sch.func), target, copies, rows)
 
 
 def _not_zeroed(trial: Schedule, plan: _Plan, zeros: Names = frozenset()) -> str | None:
@@ -250,14 +259,14 @@ def _packs(sch: Schedule) -> list[Block]:
     return [b for b in pack_blocks(sch) if store_of(b).buffer in touched]
 
 
-def _packable(blocks: Sequence[Block], target: Target, copies: Names) -> bool:
+def _packable(blocks: Sequence[Block], target: Target, copies: Names, rows: Names) -> bool:
     """Whether every product, if there are any, has lanes, and all tensors have them once."""
     axes = Axes(blocks, copies=copies)
     products = [p for b in blocks if (p := product_of(b)) is not None]
     if products and not any(_roles(p, axes, target) for p in products):
         return False
     try:
-        _plan(blocks, target, copies)
+        _plan(blocks, target, copies, rows)
     except ScheduleError:
         return False
     return True
@@ -279,7 +288,7 @@ def joined(sch: Schedule) -> None:
             packs.add(store_of(block).buffer)
 
 
-def _spread(sch: Schedule, target: Target, copies: Names, fuller: bool = False) -> None:
+def _spread(sch: Schedule, target: Target, copies: Names, fuller: bool, rows: Names) -> None:
     """What a stage reads at the same place for all lanes becomes a tensor with lanes, made by the host."""
     joined(sch)
     packs = filled(sch)
@@ -287,19 +296,19 @@ def _spread(sch: Schedule, target: Target, copies: Names, fuller: bool = False) 
     found: tuple[_Plan, set[Buffer]] | None = None
     if any(product_of(block) is not None for block in blocks):
         try:
-            plan = _plan(blocks, target, copies)
+            plan = _plan(blocks, target, copies, rows)
         except ScheduleError:
             pass  # with what the host spreads there may be one
         else:
-            found = _spreadable(blocks, packs, target, copies, plan) if fuller else None
+            found = _spreadable(blocks, packs, target, copies, rows, plan) if fuller else None
             if found is None:
                 for block in blocks:
                     if readers_of(sch.func, store_of(block).buffer) and is_copy(block, packs) and _cuts(block, plan, surely=True):
                         sch.host_stage(sch.get_sblock(block.name))
                 return
-    found = found or _spreadable(blocks, packs, target, copies)
+    found = found or _spreadable(blocks, packs, target, copies, rows)
     if found is None:
-        found = _plan(blocks, target, copies), set()  # says why there is none
+        found = _plan(blocks, target, copies, rows), set()  # says why there is none
     plan, alone = found
     for block in blocks:
         choice = choice_of(store_of(block).value) is not None and is_copy(block, packs)
@@ -320,7 +329,8 @@ def _spread(sch: Schedule, target: Target, copies: Names, fuller: bool = False) 
 
 
 def _spreadable(
-    blocks: Sequence[Block], packs: set[Buffer], target: Target, copies: Names, other: _Plan | None = None
+    blocks: Sequence[Block], packs: set[Buffer], target: Target, copies: Names, rows: Names = frozenset(),
+    other: _Plan | None = None,
 ) -> tuple[_Plan, set[Buffer]] | None:
     """The most promising lanes that all tensors have but for some that the host fills, and these.
 
@@ -329,10 +339,11 @@ def _spreadable(
         packs: what the host fills.
         target: the machine.
         copies: as for ``apply``.
+        rows: as for ``apply``.
         other: lanes that all tensors have: only such count as fill more of these, and with nothing spread that sums start with.
     """
     found: tuple[_Plan, set[Buffer]] | None = None
-    for plan in _plans(blocks, target, copies):
+    for plan in _plans(blocks, target, copies, rows):
         if other is not None and (plan.lanes == other.lanes or _empty(plan) >= _empty(other)):
             return None  # what comes later is less promising
         lacking = [buffer for block in blocks for buffer, _ in accesses(block) if not _fits(plan, buffer)]
@@ -364,7 +375,7 @@ def emptiness(sch: Schedule, target: Target, fuller: bool = False) -> int | None
     except ScheduleError:
         found = _spreadable(blocks, packs, target, frozenset())
     else:
-        found = (_spreadable(blocks, packs, target, frozenset(), plan) if fuller else None) or (plan, set())
+        found = (_spreadable(blocks, packs, target, frozenset(), other=plan) if fuller else None) or (plan, set())
     return None if found is None else _empty(found[0])
 
 
@@ -445,18 +456,21 @@ def _fits(plan: _Plan, buffer: Buffer) -> bool:
     return True
 
 
-def _plans(blocks: Sequence[Block], target: Target, copies: Names = frozenset()) -> Iterator[_Plan]:
+def _plans(blocks: Sequence[Block], target: Target, copies: Names = frozenset(), rows: Names = frozenset()) -> Iterator[_Plan]:
     """What may become lanes, the most promising first."""
     config = target.config
     axes = Axes(blocks, config.block_out, copies)
+    batches = frozenset(axes.of((s.buffer, s.buffer.ndim - 1)) for b in blocks if b.name in rows for s in (store_of(b),))
     products = [p for b in blocks if (p := product_of(b)) is not None]
+    alike = frozenset(f.buffer for p in products if rows for f in p.factors if not any(
+        axes.of((f.buffer, d)) in batches for d in range(f.buffer.ndim)))
     # A filter of each channel by itself has no lanes of its own: it takes those of what it reads.
     roles = [found for p in products if (found := _roles(p, axes, target))]
     own = {a for found in roles for column, depth, _ in found for a in (column, depth)}
-    rest = [part for part in _parts(blocks, axes) if not _axes_of(part, axes) & own]
+    rest = [part for part in parts_of(blocks, axes) if not axes_of(part, axes) & own]
     if not roles and len(rest) == 1:
         for axis in _stored_axes(rest[0], axes, config.block_out):
-            yield _Plan(axes, {axis: config.block_out}, {})
+            yield _Plan(axes, {axis: config.block_out}, {}, {}, batches, alike)
         return
     # Parts of a program that have no axis in common have lanes each, whatever those of the others.
     others = [axis for part in rest for axis in _own_lanes(part, axes, config.block_out)]
@@ -466,9 +480,9 @@ def _plans(blocks: Sequence[Block], target: Target, copies: Names = frozenset())
         for column, depth, _ in choice:
             for axis, size in ((column, config.block_out), (depth, config.block_in)):
                 lanes[axis] = size if lanes.get(axis, size) == size else 0
-        rows = as_weights(choice, axes, lanes, config.block_out)
+        turned = as_weights(choice, axes, lanes, config.block_out)
         if all(lanes.values()):
-            yield _Plan(axes, lanes, {weight: column for column, _, weight in choice}, rows)
+            yield _Plan(axes, lanes, {weight: column for column, _, weight in choice}, turned, batches, alike)
 
 
 def _own_lanes(part: Sequence[Block], axes: Axes, lanes: int) -> list[Place]:
@@ -479,26 +493,9 @@ def _own_lanes(part: Sequence[Block], axes: Axes, lanes: int) -> list[Place]:
     return (fitting or choices)[:1]
 
 
-def _axes_of(blocks: Sequence[Block], axes: Axes) -> set[Place]:
-    return {axes.of((b.ident, v)) for b in blocks for v in extents(b)}
-
-
-def _parts(blocks: Sequence[Block], axes: Axes) -> list[list[Block]]:
-    """The blocks of a program, those together that have an axis or a tensor in common."""
-    parts: list[tuple[set[object], list[Block]]] = []
-    for block in blocks:
-        uses: set[object] = {*_axes_of([block], axes), *[buffer for buffer, _ in accesses(block)]}
-        near = [part for part in parts if part[0] & uses]
-        for part in near:
-            uses |= part[0]
-        together = [b for part in near for b in part[1]]
-        parts = [*[part for part in parts if part not in near], (uses, [*together, block])]
-    return [own for _, own in parts]
-
-
-def _plan(blocks: Sequence[Block], target: Target, copies: Names) -> _Plan:
+def _plan(blocks: Sequence[Block], target: Target, copies: Names, rows: Names = frozenset()) -> _Plan:
     reasons = [_unfit(NEEDS)]
-    for plan in _plans(blocks, target, copies):
+    for plan in _plans(blocks, target, copies, rows):
         try:
             for block in blocks:
                 for buffer, _ in accesses(block):
@@ -604,8 +601,10 @@ def _packed(buffer: Buffer, plan: _Plan) -> Callable[..., tuple[Expr, ...]]:
     outer, inner = plan.order(buffer)
 
     def packed(*i: Expr) -> tuple[Expr, ...]:
-        rows = [i[inner[0]] % 1] if len(inner) == 1 else []
-        return (*[i[d] // lanes[d] for d in outer], *rows, *[i[d] % lanes[d] for d in inner])
+        if buffer in plan.weights:
+            return (*[i[d] // lanes[d] for d in outer], *[i[d] % lanes[d] for d in inner])
+        *rows, lane = inner
+        return (*[i[d] // lanes[d] for d in outer], *([i[d] for d in rows] or [i[lane] % 1]), i[lane] % lanes[lane])
 
     return packed
 
@@ -623,9 +622,10 @@ def _domain(block: Block, plan: _Plan) -> Callable[..., tuple[Expr, ...]]:
             raise _unfit(f"block {block.name} does not copy a weight at its plain iterators")
         return lambda *i: (*[i[place[d]] // lanes[place[d]] for d in outer], *[i[place[d]] % lanes[place[d]] for d in inner])
     first = [at[store.indices[d]] for d in outer if store.indices[d] in at]  # type: ignore[index]
-    last = [at[store.indices[d]] for d in inner if store.indices[d] in at]  # type: ignore[index]
+    last = [at[store.indices[d]] for d in inner[-1:] if store.indices[d] in at]  # type: ignore[index]
+    rows = [at[store.indices[d]] for d in inner[:-1] if store.indices[d] in at]  # type: ignore[index]
     needed = {k for k, iv in enumerate(block.iter_vars) if iv.kind != "reduce" and int_value(iv.dom.extent) != 1}
-    if not needed <= set(first) or len(last) != 1:
+    if not needed <= {*first, *rows} or len(last) != 1:
         raise _unfit(f"block {block.name} does not store at its plain iterators: give what it stores a dimension for each of "
                      "them, and let the block that stores the result put them together")
     sums = [k for k, iv in enumerate(block.iter_vars) if iv.kind == "reduce"]
@@ -637,7 +637,7 @@ def _domain(block: Block, plan: _Plan) -> Callable[..., tuple[Expr, ...]]:
 
     def packed(*i: Expr) -> tuple[Expr, ...]:
         return (
-            *[i[k] // lanes[k] for k in first], i[last[0]] % 1, i[last[0]] % lanes[last[0]],
+            *[i[k] // lanes[k] for k in first], *([i[k] for k in rows] or [i[last[0]] % 1]), i[last[0]] % lanes[last[0]],
             *[i[k] // lanes[k] for k in order], *[i[k] % lanes[k] for k in deep],
         )
 

@@ -176,13 +176,13 @@ def _with_units(sch: Schedule, names: list[str]) -> None:
             blocks.append(block.name)
     tensors = [b.name for b in dict.fromkeys(store_of(device_block(sch, name)).buffer for name in blocks)]
     for name in blocks:
-        sch.transform_layout(sch.get_sblock(name), ("write", 0), _unit_first)
+        sch.transform_layout(sch.get_sblock(name), ("write", 0), unit_first)
     kernels: dict[str, str] = {}
     for name in names:
         weight = _kernel(sch, name)
         if weight.name not in kernels.values():
             fills = _filler(sch, weight).name
-            sch.transform_layout(sch.get_sblock(name), weight.name, _unit_first)
+            sch.transform_layout(sch.get_sblock(name), weight.name, unit_first)
             sch.add_unit_iterator(sch.get_sblock(fills), [weight.name])
         kernels[name] = weight.name
     for name in blocks:
@@ -214,5 +214,6 @@ def _filler(sch: Schedule, buffer: Buffer) -> Block:
     return next(b for b in pack_blocks(sch) if store_of(b).buffer is buffer)
 
 
-def _unit_first(*i: Expr) -> tuple[Expr, ...]:
+def unit_first(*i: Expr) -> tuple[Expr, ...]:
+    """The index map of a layout with a first index of extent 1."""
     return (i[0] % 1, *i)

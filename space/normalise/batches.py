@@ -1,0 +1,172 @@
+"""Rows of an element: on a machine whose vectors have several (LOG_BATCH), the index that becomes them.
+
+One that data and results have and weights do not: images of a batch, rows of a matrix, pixels that no window goes over. All
+tensors that have it are split by it, and what is read without it is repeated in the rows by the host. Where there is none,
+tensors get one of extent 1, and all rows but the first stay empty.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import partial
+from itertools import islice, product
+
+from autosched.errors import ScheduleError
+from autosched.ir.expr import Expr, Var, int_value
+from autosched.ir.stmt import Block, Buffer
+from autosched.schedule import Schedule
+from autosched.target import Target
+from space.normalise.axes import Axes, Names, Place, accesses, parts_of
+from space.normalise.bands import time_of
+from space.normalise.blocks import (
+    device_block,
+    device_blocks,
+    filled,
+    loads_of,
+    pack_blocks,
+    product_of,
+    store_of,
+)
+from space.normalise.packing import sides_of
+from space.normalise.units import unit_first
+
+MOST_TRIED = 12  # choices of rows, for all parts of a program together
+
+Choice = tuple[tuple[str, int | None], ...]  # by part, a block and the dimension of its result that has the rows; None: a new one
+
+
+def apply(sch: Schedule, target: Target, pack: Callable[[Schedule, Names], None]) -> None:
+    """Packs a program; where the machine's elements have several rows, with those that take least time.
+
+    Args:
+        sch: of a program whose tensors are not packed.
+        target: the machine.
+        pack: packs it, told the names of blocks whose results have the rows of an element last.
+
+    Raises:
+        ScheduleError: of the first choice, where none can be packed.
+    """
+    if target.config.batch == 1:
+        pack(sch, frozenset())
+        return
+    found: list[tuple[float, Choice]] = []
+    refused: list[ScheduleError] = []
+    for choice in islice(_choices(sch, target), MOST_TRIED):
+        trial = sch.copy()
+        try:
+            pack(trial, _split(trial, target, choice))
+        except ScheduleError as error:
+            refused.append(error)
+        else:
+            found.append((time_of(trial.func, target), choice))
+    if not found:
+        raise refused[0]
+    pack(sch, _split(sch, target, min(found, key=lambda each: each[0])[1]))
+
+
+def _choices(sch: Schedule, target: Target) -> Iterator[Choice]:
+    blocks = device_blocks(sch.func)
+    found: list[list[tuple[str, int | None]]] = []
+    for part in parts_of(blocks, Axes(blocks, target.config.block_out)):
+        last = store_of(part[-1])
+        dims = [d for d, index in enumerate(last.indices) if isinstance(index, Var)]
+        found.append([(part[-1].name, d) for d in (*dims, None)])
+    yield from product(*found)
+
+
+def _split(sch: Schedule, target: Target, choice: Choice) -> Names:
+    """Splits all tensors by their rows, filled up with zeros; the names of the blocks that store such."""
+    rows = [(name, _with_unit(sch, target, name) if d is None else d) for name, d in choice]
+    blocks = device_blocks(sch.func)
+    axes = Axes(blocks, target.config.block_out)
+    marked = {axes.of((store_of(device_block(sch, name)).buffer, d)) for name, d in rows}
+    touched = {buffer for block in blocks for buffer, _ in accesses(block)}
+    packs = [b for b in pack_blocks(sch) if store_of(b).buffer in touched]
+    tensors = {store_of(b).buffer: b.name for b in (*packs, *blocks)}
+    split = {buffer: _dimension(buffer, axes, marked) for buffer in tensors}
+    lacking = [store_of(b).buffer.name for b in blocks if split[store_of(b).buffer] is None]
+    if lacking:
+        raise _unfit(f"{lacking[0]} has no index that can be the rows of an element")
+    batch = target.config.batch
+    for block in (*packs, *blocks):
+        d = split[store_of(block).buffer]
+        index = None if d is None else store_of(block).indices[d]
+        factors = [batch if iv.var is index else 1 for iv in block.iter_vars]
+        if any((int_value(iv.dom.extent) or 1) % f for iv, f in zip(block.iter_vars, factors)):
+            sch.pad_block(sch.get_sblock(block.name), factors)
+    domains = [(b.name, [iv.var for iv in b.iter_vars].index(_row_of(b, split[store_of(b).buffer]))) for b in blocks]
+    for buffer, d in split.items():
+        if d is not None:
+            sch.transform_layout(sch.get_sblock(tensors[buffer]), ("write", 0), partial(_last, d, batch))
+    for name, k in domains:
+        sch.transform_block_layout(sch.get_sblock(name), partial(_last, k, batch))
+    for name, _ in domains:
+        _repeat(sch, name)
+    return frozenset(name for name, _ in domains)
+
+
+def _dimension(buffer: Buffer, axes: Axes, marked: set[Place]) -> int | None:
+    """The dimension of a tensor that has the rows, if any."""
+    found = [d for d in range(buffer.ndim) if (buffer, d) in axes.parent and axes.of((buffer, d)) in marked]
+    if len(found) > 1:
+        raise _unfit(f"{buffer.name} has two indices that would be the rows of an element")
+    return found[0] if found else None
+
+
+def _row_of(block: Block, dimension: int | None) -> Var:
+    """The iterator of a block that is the rows of what it stores."""
+    index = None if dimension is None else store_of(block).indices[dimension]
+    if not isinstance(index, Var):
+        raise _unfit(f"block {block.name} stores no rows of an element at a plain iterator")
+    return index
+
+
+def _last(at: int, batch: int, *i: Expr) -> tuple[Expr, ...]:
+    """All indices, of one that splits off the rows, which come last."""
+    return (*[index // batch if k == at else index for k, index in enumerate(i)], i[at] % batch)
+
+
+def _repeat(sch: Schedule, name: str) -> None:
+    """Of what a block reads without rows the host makes a copy that has the same in each."""
+    block = device_block(sch, name)
+    row = block.iter_vars[-1].var
+    weight = _weight(block)
+    for load in {x.buffer: x for x in loads_of(block)}.values():
+        if load.buffer is not weight and not any(i is row for i in load.indices):
+            if load.buffer not in filled(sch):
+                raise _unfit(f"{load.buffer.name} has no index that can be the rows of an element")
+            sch.host_stage(sch.spread_operand(sch.get_sblock(name), load.buffer.name, len(block.iter_vars) - 1))
+
+
+def _weight(block: Block) -> Buffer | None:
+    """The factor of a product that is the weight: one that is not of the rows."""
+    made = product_of(block)
+    if made is None:
+        return None
+    row = block.iter_vars[-1].var
+    without = [f for f in made.factors if not any(i is row for i in f.indices)]
+    if len(without) == 1:
+        return without[0].buffer
+    sides = [weight for _, weight, columns, depths in sides_of(made) if columns and depths and weight in without]
+    if not sides:
+        raise _unfit(f"both factors of block {block.name} would have the rows of an element")
+    return sides[0].buffer
+
+
+def _with_unit(sch: Schedule, target: Target, last: str) -> int:
+    """Gives what the blocks of a part store a first index, of extent 1; its dimension."""
+    blocks = device_blocks(sch.func)
+    part = next(p for p in parts_of(blocks, Axes(blocks, target.config.block_out)) if last in [b.name for b in p])
+    names = [b.name for b in part]
+    for name in names:
+        sch.transform_layout(sch.get_sblock(name), ("write", 0), unit_first)
+    made = {store_of(device_block(sch, name)).buffer.name for name in names}
+    for name in names:
+        block = device_block(sch, name)
+        own = dict.fromkeys(r.buffer.name for r in (*block.writes, *block.reads))
+        sch.add_unit_iterator(sch.get_sblock(name), [b for b in own if b in made])
+    return 0
+
+
+def _unfit(reason: str) -> ScheduleError:
+    return ScheduleError("normalise", reason)
