@@ -402,9 +402,13 @@ def _forks(chain: list[Site]) -> tuple[tuple[str, tuple[str, ...]], ...]:
 
 def _live(chain: list[Site], sources: set[Buffer]) -> int:
     """How many tensors of a chain are in the accumulator at once, at most: a stage stores where what it reads last was."""
-    last = {x.buffer: n for n, s in enumerate(chain) for x in reads_of(s)}
+    # A product that a stage joins is formed ahead of all that it is not made of: each is placed directly before its reader.
+    made = {s.store.buffer for s in chain}
+    joined = [s for s in chain[1:] if s.block.init is not None and not any(x.buffer in made for x in reads_of(s))]
+    order = [*joined[::-1], *[s for s in chain if s not in joined]]
+    last = {x.buffer: n for n, s in enumerate(order) for x in reads_of(s)}
     most, held = 1, set[Buffer]()
-    for n, site in enumerate(chain):
+    for n, site in enumerate(order):
         ends = {b for b in held if last.get(b) == n}
         most = max(most, len(held))
         held = {*(held - ends), *({site.store.buffer} - sources)}

@@ -7,7 +7,7 @@ tensors get one of extent 1, and all rows but the first stay empty.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from itertools import islice, product
 
@@ -88,10 +88,13 @@ def _split(sch: Schedule, target: Target, choice: Choice) -> Names:
     if lacking:
         raise _unfit(f"{lacking[0]} has no index that can be the rows of an element")
     batch = target.config.batch
+    whole = {**dict.fromkeys(_single(blocks, axes), target.config.block_in), **dict.fromkeys(marked, batch)}
     for block in (*packs, *blocks):
-        d = split[store_of(block).buffer]
-        index = None if d is None else store_of(block).indices[d]
-        factors = [batch if iv.var is index else 1 for iv in block.iter_vars]
+        store = store_of(block)
+        dims = [(store.buffer, d) for d in range(store.buffer.ndim)]
+        by_index = {i: whole.get(axes.of(p), 1) for p, i in zip(dims, store.indices) if p in axes.parent}
+        own = [(block.ident, iv.var) for iv in block.iter_vars]
+        factors = [whole.get(axes.of(p), 1) if p in axes.parent else by_index.get(p[1], 1) for p in own]
         if any((int_value(iv.dom.extent) or 1) % f for iv, f in zip(block.iter_vars, factors)):
             sch.pad_block(sch.get_sblock(block.name), factors)
     domains = [(b.name, [iv.var for iv in b.iter_vars].index(_row_of(b, split[store_of(b).buffer]))) for b in blocks]
@@ -103,6 +106,16 @@ def _split(sch: Schedule, target: Target, choice: Choice) -> Names:
     for name, _ in domains:
         _repeat(sch, name)
     return frozenset(name for name, _ in domains)
+
+
+def _single(blocks: Sequence[Block], axes: Axes) -> set[Place]:
+    """The axes of sums of one product: of other extents, or a block with other iterators is no sum any more."""
+    found = set()
+    for block in blocks:
+        sums = [iv for iv in block.iter_vars if iv.kind == "reduce"]
+        if sums and (made := product_of(block)) is not None and all(int_value(iv.dom.extent) == 1 for iv in sums):
+            found |= {axes.of((block.ident, depths[0])) for _, _, columns, depths in sides_of(made) if columns and depths}
+    return found
 
 
 def _dimension(buffer: Buffer, axes: Axes, marked: set[Place]) -> int | None:

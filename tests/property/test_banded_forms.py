@@ -42,7 +42,7 @@ def programs(draw: st.DrawFn) -> dict[str, Any]:
 
 
 @given(programs(), st.sampled_from(TARGETS))
-@settings(max_examples=24, deadline=None)
+@settings(max_examples=14, deadline=None)
 def test_the_form_says_what_the_program_says(drawn: dict[str, Any], name: str) -> None:
     func, target = filters(**drawn), get_target(name)
     made = next((sch.func for done, sch in normal_forms(func, target) if BANDED in done), None)

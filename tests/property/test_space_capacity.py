@@ -176,7 +176,20 @@ def _row_bias() -> Any:
     return te.create_prim_func([a, m, te.compute((1, 32, 12, 12), clipped, name="out")])
 
 
-@pytest.mark.parametrize("func", [_mean(300), _mean(129), _row_bias()], ids=["read four times", "read twice", "row bias"])
+def _two_joins() -> Any:
+    """A sum that is compared with one int8 addend and then another, which stand in the accumulator together."""
+    a, w = te.placeholder((12, 32), "int8", name="a"), te.placeholder((64, 32), "int8", name="w")
+    given, k = [te.placeholder((12, 64), "int8", name=name) for name in ("p", "q")], te.reduce_axis((0, 32), name="k")
+    value = te.compute((12, 64), lambda i, j: te.sum(a[i, k].astype("int32") * w[j, k].astype("int32"), axis=k), name="s")
+    p, q = given
+    one = te.compute((12, 64), lambda i, j: te.max(value[i, j], p[i, j].astype("int32")), name="one")
+    both = te.compute((12, 64), lambda i, j: te.max(one[i, j], q[i, j].astype("int32")), name="both")
+    narrow = te.compute((12, 64), lambda i, j: te.max(te.min(both[i, j] >> 5, 127), -128).astype("int8"), name="out")
+    return te.create_prim_func([a, w, p, q, narrow])
+
+
+@pytest.mark.parametrize("func", [_mean(300), _mean(129), _row_bias(), _two_joins()],
+                         ids=["read four times", "read twice", "row bias", "two joins"])
 def test_a_place_taken_over_and_places_made_aside_are_counted(func: Any, small: Target) -> None:
     """A sum that stands where its addend was has that one's size in all of its copies; a value that reads its operand often
     has a place of its own, and none for each time."""

@@ -110,7 +110,7 @@ def made_weight() -> PrimFunc:
 
 PROGRAMS: list[tuple[Callable[[], PrimFunc], int]] = [
     (lambda: dense(8, across=True), 4), (lambda: dense(7, down=True), 2), (lambda: dense(3, across=True, down=True), 4),
-    (vector, 2), (lambda: stages((4, 20)), 2), (lambda: stages((3, 17, 5), "int8"), 4),
+    (lambda: dense(8, k=1, across=True), 2), (vector, 2), (lambda: stages((4, 20)), 2), (lambda: stages((3, 17, 5), "int8"), 4),
     (lambda: stages((1, 20, 3, 5), fewer=True), 2), (filters, 2), (layers, 4), (made_weight, 2),
     (lambda: convolution(20, 40, k=3, pad=1, n=3), 2), (lambda: convolution(32, 24), 4),
     (lambda: convolution(16, 16, k=3), 2),

@@ -93,7 +93,7 @@ def test_a_sampler_of_ours_ends_where_nothing_is_left() -> None:
     assert sampler.next() is None
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=90, deadline=None)
 @given(st.lists(st.tuples(st.integers(0, 6), st.integers(0, 6)), max_size=40), st.integers(1, 9),
        st.sampled_from([0, 2, 4, 7, np.inf]), st.sets(st.integers(0, 39)))
 def test_points_that_may_beat_the_best_come_by_their_estimates(

@@ -109,7 +109,7 @@ def test_the_estimate_knows_them(name: str) -> None:
 def test_other_thicknesses_are_other_programs(name: str) -> None:
     space, points = drawn(name, "vta-de10", THICK, 4, 900)
     some = points[thick(space, points)][:12]
-    beside = [p for point in some for p in space.neighbours(point)[::79]]
+    beside = [p for point in some for p in space.neighbours(point)[::157]]
     rows = np.unique(np.array([*some, *beside]), axis=0)
     programs = [run(space, name, p).program for p in rows]
     assert len(set(programs)) == len(rows) > 24 and None not in programs
