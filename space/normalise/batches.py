@@ -121,9 +121,7 @@ def _single(blocks: Sequence[Block], axes: Axes) -> set[Place]:
 def _dimension(buffer: Buffer, axes: Axes, marked: set[Place]) -> int | None:
     """The dimension of a tensor that has the rows, if any."""
     found = [d for d in range(buffer.ndim) if (buffer, d) in axes.parent and axes.of((buffer, d)) in marked]
-    if len(found) > 1:
-        raise _unfit(f"{buffer.name} has two indices that would be the rows of an element")
-    return found[0] if found else None
+    return found[0] if found else None  # of two, packing says that they are too many
 
 
 def _row_of(block: Block, dimension: int | None) -> Var:

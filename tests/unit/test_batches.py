@@ -18,6 +18,7 @@ from autosched.ir.verify import verify
 from autosched.target import Target, get_target
 from space import Space
 from space.normalise import normal_forms
+from space.normalise.bands import time_of
 from space.normalise.blocks import is_packed
 
 K = te.reduce_axis
@@ -64,10 +65,15 @@ def convolution(ci: int, co: int, size: tuple[int, int] = (6, 8), k: int = 1, pa
     return te.create_prim_func([x, f, b, te.compute(s.shape, lambda *i: narrow(t(*i), 5), name="o")])
 
 
-def vector(n: int = 40, k: int = 24) -> PrimFunc:
-    """A vector times a matrix, of which no index is left for rows."""
+def vector(n: int = 40, k: int = 24, behind: bool = False) -> PrimFunc:
+    """A vector times a matrix, or ``behind`` it, of which no index is left for rows."""
     a, w, r = te.placeholder((k,), "int8", name="a"), te.placeholder((n, k), "int8", name="w"), K((0, k), name="k")
-    s = te.compute((n,), lambda j: te.sum(a[r].astype("int32") * w[j, r].astype("int32"), axis=r), name="s")
+
+    def term(j: Expr) -> Expr:
+        one, other = a[r].astype("int32"), w[j, r].astype("int32")
+        return other * one if behind else one * other
+
+    s = te.compute((n,), lambda j: te.sum(term(j), axis=r), name="s")
     return te.create_prim_func([a, w, te.compute((n,), lambda j: te.max(s[j] >> 6, 0).astype("int8"), name="o")])
 
 
@@ -110,7 +116,8 @@ def made_weight() -> PrimFunc:
 
 PROGRAMS: list[tuple[Callable[[], PrimFunc], int]] = [
     (lambda: dense(8, across=True), 4), (lambda: dense(7, down=True), 2), (lambda: dense(3, across=True, down=True), 4),
-    (lambda: dense(8, k=1, across=True), 2), (vector, 2), (lambda: stages((4, 20)), 2), (lambda: stages((3, 17, 5), "int8"), 4),
+    (lambda: dense(8, k=1, across=True), 2), (vector, 2), (lambda: vector(behind=True), 2), (lambda: stages((4, 20)), 2),
+    (lambda: stages((16, 40)), 16), (lambda: stages((3, 17, 5), "int8"), 4),
     (lambda: stages((1, 20, 3, 5), fewer=True), 2), (filters, 2), (layers, 4), (made_weight, 2),
     (lambda: convolution(20, 40, k=3, pad=1, n=3), 2), (lambda: convolution(32, 24), 4),
     (lambda: convolution(16, 16, k=3), 2),
@@ -154,3 +161,10 @@ def test_addends_without_rows_are_in_each_once() -> None:
     _, sch = normal_forms(dense(64, 32, across=True), machine(2))[0]
     (bias,) = (b for b in split_host(sch.func).device.buffers if b.name.startswith("b_"))
     assert [int(e.value) for e in bias.shape] == [2, 2, 16]  # two blocks of columns, not 32 times these
+
+
+def test_choices_are_compared_by_the_time_of_whole_elements() -> None:
+    func = convolution(16, 32, k=3, pad=1, n=4)
+    times = [time_of(normal_forms(func, machine(rows))[0][1].func, machine(rows)) for rows in (1, 2, 4)]
+    # 4 images of 48 places in 2 blocks of channels: 9 products each, a place to begin at, the bias (2), a shift, two clips.
+    assert times == [4 * 48 * 2 * (9 + 1 + 5) // rows for rows in (1, 2, 4)]
