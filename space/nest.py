@@ -12,7 +12,7 @@ from functools import cached_property
 
 from autosched.errors import ProgramError, SpaceError
 from autosched.ir.expr import BufferLoad, Cast, Var, int_value
-from autosched.ir.functor import walk_expr
+from autosched.ir.functor import free_vars, walk_expr
 from autosched.ir.printer import expr_text
 from autosched.ir.scopes import ACC
 from autosched.ir.stmt import Buffer, BufferStore, PrimFunc
@@ -26,6 +26,7 @@ from space.sites import (
     Site,
     alu_ops,
     aside,
+    heads_of,
     is_copy,
     is_guarded,
     loads_of,
@@ -413,7 +414,16 @@ def _live(chain: list[Site], sources: set[Buffer]) -> int:
         most = max(most, len(held))
         held = {*(held - ends), *({site.store.buffer} - sources)}
     # What needs a place besides another one's has it for itself.
-    return most + sum(aside(site.store.value) for site in chain if site.block.init is None)
+    stages = [site for site in chain if site.block.init is None]
+    return most + sum(aside(site.store.value) for site in stages) + any(_begins_apart(site, made) for site in stages)
+
+
+def _begins_apart(site: Site, made: set[Buffer]) -> bool:
+    """Whether a stage that reads what is ``made`` begins with what has fewer elements than its result: ``s + (b << 3)``."""
+    heads = heads_of(site.store.value)
+    if len(heads) != 1 or not heads[0] or not any(x.buffer in made for x in loads_of(site)):
+        return False
+    return not any(x.buffer in made or set(x.indices) >= {i for i in site.store.indices if free_vars(i)} for x in heads[0])
 
 
 def _nest(

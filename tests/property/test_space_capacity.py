@@ -188,8 +188,18 @@ def _two_joins() -> Any:
     return te.create_prim_func([a, w, p, q, narrow])
 
 
-@pytest.mark.parametrize("func", [_mean(300), _mean(129), _row_bias(), _two_joins()],
-                         ids=["read four times", "read twice", "row bias", "two joins"])
+def _shifted() -> Any:
+    """A sum to which the same shifted element is added in several places: none of them is where the addend was."""
+    a, w = te.placeholder((12, 32), "int8", name="a"), te.placeholder((64, 32), "int8", name="w")
+    b, k = te.placeholder((12,), "int32", name="b"), te.reduce_axis((0, 32), name="k")
+    s = te.compute((12, 64), lambda i, j: te.sum(a[i, k].astype("int32") * w[j, k].astype("int32"), axis=k), name="s")
+    t = te.compute((12, 64), lambda i, j: s[i, j] + (b[i] << 3), name="t")
+    narrow = te.compute((12, 64), lambda i, j: te.max(te.min(t[i, j] >> 5, 127), -128).astype("int8"), name="out")
+    return te.create_prim_func([a, w, b, narrow])
+
+
+@pytest.mark.parametrize("func", [_mean(300), _mean(129), _row_bias(), _two_joins(), _shifted()],
+                         ids=["read four times", "read twice", "row bias", "two joins", "shifted"])
 def test_a_place_taken_over_and_places_made_aside_are_counted(func: Any, small: Target) -> None:
     """A sum that stands where its addend was has that one's size in all of its copies; a value that reads its operand often
     has a place of its own, and none for each time."""
