@@ -117,7 +117,8 @@ def loads(
         dims: of all operands of the nest, how many dimensions each has, and whether a block pads it; shape (all operands, 2).
         movers: the axes that move each dimension, and by how much, filled up with -1; shape (all operands, dims, most axes, 2).
         sizes: of every dimension: indices that one iteration of all axes reads, its size, that without padding, those from the
-            first to the last that is used, and elements from one index to the next; shape (all operands, dims, 5).
+            first to the last that is used, elements from one index to the next, and how often a block that pads has each of
+            its indices side by side; shape (all operands, dims, 6).
         cut: the dimension along which every operand comes strip by strip, or -1; shape (all operands,).
         less: by how much a strip is shorter there than what a tile reads, shape (parts, n).
         padded: the region that a fill brings, with its padding, shape (operands, parts, dims, n); a result.
@@ -136,7 +137,7 @@ def loads(
                 elements = whole = dmas = 1
                 inner, segments = True, 0
                 for d in range(n_dims - 1, -1, -1):
-                    size, source = sizes[k, d, 1], sizes[k, d, 2]
+                    size, source, often = sizes[k, d, 1], sizes[k, d, 2], sizes[k, d, 5]
                     if attach[k, r] != 0:
                         size = sizes[k, d, 0]
                         for m in range(movers.shape[2]):
@@ -154,7 +155,11 @@ def loads(
                     region[i, p, d, r] = size
                     elements *= size
                     whole *= min(sizes[k, d, 3], source) if plain else sizes[k, d, 3]
-                    inner, segments, each = merged(size, whole_of(size, source, plain), inner, segments)
+                    if often > 1 and not plain:
+                        # A transfer brings an element to one place: those side by side take one each.
+                        inner, segments, each = False, max(segments, 2), min(size, source * often)
+                    else:
+                        inner, segments, each = merged(size, whole_of(size, source, plain), inner, segments)
                     dmas *= each
                 counts[0, i, p, r] = elements
                 counts[2, i, p, r] = whole if stays else elements

@@ -332,11 +332,12 @@ class Model:
         dims = np.array([(len(o.dims), o.producer is not None) for o in operands], dtype=np.int64).reshape(len(operands), 2)
         moving = [[[(a, c) for a, c in enumerate(coeffs) if c] for coeffs, _ in o.dims] for o in operands]
         movers = np.full((len(operands), most, max([1, *(len(m) for own in moving for m in own)]), 2), -1, dtype=np.int64)
-        sizes = np.zeros((len(operands), most, 5), dtype=np.int64)
+        sizes = np.zeros((len(operands), most, 6), dtype=np.int64)
         for k, shape in enumerate(self.shapes):
             for d, pairs in enumerate(moving[k]):
                 movers[k, d, : len(pairs)] = np.array(pairs, dtype=np.int64).reshape(len(pairs), 2)
-            sizes[k, : dims[k, 0]] = np.stack([shape.least, shape.sizes, shape.source, shape.spans, shape.strides], axis=1)
+            often = operands[k].times or np.ones_like(shape.sizes)
+            sizes[k, : dims[k, 0]] = np.stack([shape.least, shape.sizes, shape.source, shape.spans, shape.strides, often], axis=1)
         return dims, movers, sizes
 
     @cached_property
