@@ -189,7 +189,7 @@ def terms_of(model: Model, plan: Plan, part: Part) -> Terms:
         beats.append(words.astype(np.float64))
         transfers.append(dmas.astype(np.float64))
     return Terms(
-        part, work, pieces, np.full(shape, float(model.nest.init_cycles if model.nest.anchor else 0)),
+        part, work, pieces, np.where(_stands(model, plan, part), 0.0, float(model.nest.init_cycles if model.nest.anchor else 0)),
         stages, instructions, fills, beats, transfers, np.where(part.on, model.store_cycles(plan, part), 0.0), nothing.copy(),
         *uops(model, plan, part), nothing.copy(),
     )
@@ -243,6 +243,19 @@ def _moved(model: Model, plan: Plan) -> npt.NDArray[np.bool_] | None:
     parts = sum(part.on.astype(np.int64) for part in plan.parts)
     once = [plan.attach[k] == 0 for k, operand in enumerate(nest.operands) if operand.name in begins]
     return np.asarray(np.all(once, axis=0) & (parts > 1), dtype=np.bool_)
+
+
+def _stands(model: Model, plan: Plan, part: Part) -> npt.NDArray[np.bool_]:
+    """Whether sums stand where what they start with is loaded (``share_in_place`` of lowering), shape as ``on``.
+
+    Not where it is loaded once for several parts, and nowhere if something else reads it.
+    """
+    nest, several = model.nest, plan.stack.on.sum(axis=0) > 1
+    found: npt.NDArray[np.bool_] = np.zeros(part.on.shape, dtype=np.bool_)
+    for k, operand in enumerate(nest.operands):
+        if operand.leads and operand.readers == (nest.anchor,) and nest.tensorized and nest.init_ops == (0, 0):
+            found |= part.on & ~(model.shared(plan, k) & several)
+    return found
 
 
 def draft(model: Model, plan: Plan, enough: Floats | None = None) -> Floats:
@@ -363,7 +376,8 @@ def _fills(model: Model, plan: Plan, terms: Terms, fill: Floats, work: Floats) -
         busy = (terms.fills[k] > 0) & ~once
         if k in model.starting:
             busy &= ~((known > 0) & np.stack(plan.firsts))
-        late += np.where(once, terms.load(k, model.config), 0.0)
+        ahead = (known > 0) & (k in model.nest.addends)  # the first load waits for it
+        late += np.where(once & ~ahead, terms.load(k, model.config), 0.0)
         for column, values in (
             (DEPTH, model.depth(plan, terms.part, k)), (BEATS, np.where(busy, terms.beats[k], 0.0)),
             (TRANSFERS, terms.transfers[k]), (BANKS, 1 + plan.banks[k]), (ENGINE, engine),
@@ -372,7 +386,7 @@ def _fills(model: Model, plan: Plan, terms: Terms, fill: Floats, work: Floats) -
         ):
             fill[column, k] = values
     _shares(model, plan, terms.part, fill)
-    work[LATE] = np.where(known > 0, 0.0, late)
+    work[LATE] = late
     work[KNOWN] = known
 
 
@@ -444,7 +458,7 @@ def _work(model: Model, plan: Plan, terms: Terms, fill: Floats, work: Floats) ->
     # Of a whole tile: the last one along an axis may be smaller.
     work[PRODUCTS] = terms.products * (part.tiles / np.maximum(part.extents, 1)).prod(axis=-1)
     work[PIECES] = terms.pieces
-    work[INIT] = model.init_elements(plan, part) * terms.init + ISSUE if model.nest.anchor else 0.0
+    work[INIT] = np.where(terms.init > 0, model.init_elements(plan, part) * terms.init + ISSUE, 0.0)
     work[AROUND], work[OUT] = part.init, part.out
     if model.nest.wides:
         # Of what counts as products the reset of what is widened, and what is done behind the last that reads what is loaded.

@@ -160,6 +160,12 @@ class Nest:
         return self.anchor in operand.readers and operand.scope == ACC and (self.tensorized or operand.name in self.starting)
 
     @cached_property
+    def addends(self) -> tuple[int, ...]:
+        """The operands that the initial values of a sum of products are made of, on the side as well, by number."""
+        early = (self.anchor, *self.sides)
+        return tuple(k for k, o in enumerate(self.operands) if self.tensorized and o.scope == ACC and o.consumer in early)
+
+    @cached_property
     def spatial(self) -> tuple[int, ...]:
         """Indices of the spatial axes."""
         return tuple(i for i, a in enumerate(self.axes) if not a.reduce)

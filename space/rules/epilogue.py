@@ -5,14 +5,25 @@ It moves in front of a shift, into the initial value of the sum; or it stays whe
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING
 
 from autosched.errors import ScheduleError
-from autosched.ir.expr import BinOp, BufferLoad, Call, Expr, IntImm, Var
+from autosched.ir.expr import BinOp, BufferLoad, Call, Expr, IntImm, Var, int_value
 from autosched.ir.functor import expr_children, free_vars
+from autosched.ir.patterns import operands
 from autosched.ir.stmt import Block, Buffer, BufferStore
-from space.normalise.blocks import device_blocks, extents, loads_of, plain_blocks, readers_of, store_of
+from space.normalise.blocks import (
+    device_block,
+    device_blocks,
+    extents,
+    loads_of,
+    plain_blocks,
+    product_of,
+    readers_of,
+    store_of,
+    written,
+)
 from space.rule import StructuralRule
 from space.stages import start_of
 
@@ -23,7 +34,10 @@ if TYPE_CHECKING:
 
 
 class Epilogue(StructuralRule):
-    """``fold_epilogue`` wherever it is taken; where a machine has no moves ``raise_epilogue`` behind it, or ``add_by_gemm``."""
+    """``fold_epilogue`` wherever it is taken; where a machine has no moves ``raise_epilogue`` behind it, or ``add_by_gemm``.
+
+    Of several addends a sum starts with the first one, or with one that has an element for each of its own.
+    """
 
     name = "epilogue"
 
@@ -37,6 +51,9 @@ class Epilogue(StructuralRule):
         folded = _folded(sch, target) or _folded(_joined(sch), target)
         if folded is not None:
             found.append(("init by copy" if target.semantics == "chisel" else "addend in front", folded))
+        loaded = _in_place(_joined(sch), folded)
+        if loaded is not None:
+            found.append(("init in place", loaded))
         if target.semantics == "chisel":
             return found
         raised = _everywhere(folded, "raise_epilogue") if folded is not None else None
@@ -103,6 +120,73 @@ def _joined(sch: Schedule) -> Schedule:
             except ScheduleError:
                 continue  # it stays a stage
     return other
+
+
+def _in_place(sch: Schedule, folded: Schedule | None) -> Schedule | None:
+    """A copy in which every sum with several addends starts with one that is loaded to where the sum stands; None where none is.
+
+    That takes no operation. What else is added would have to be moved to start a sum with it: so it is an operation like the
+    others, on two accumulators, and that sum has one operation less. Nothing is gained where a sum is ``folded`` like that.
+    """
+    other = sch.copy()
+    known = set() if folded is None else {
+        b.name for b in device_blocks(folded.func) if isinstance(b.init, BufferStore) and _is_load(b.init.value, b.init.indices)}
+    done = False
+    for name in [b.name for b in device_blocks(other.func)] if plain_blocks(other.func) else ():
+        block = device_block(other, name)
+        found = None if block.init is not None else _own_addend(other, block, store_of(block).value, known)
+        if found is None:
+            continue
+        path, order = found
+        trial = other.copy()
+        try:
+            trial.reorder_addends(trial.get_sblock(name), order, list(path))
+            trial.fold_epilogue(trial.get_sblock(name))
+        except ScheduleError:
+            continue  # something else reads the sum
+        other, done = trial, True
+    if not done:
+        return None
+    rest = _everywhere(other, "fold_epilogue")  # other sums
+    if rest is not None:
+        _passed_on(rest)
+    return other if rest is None else rest
+
+
+def _own_addend(
+    sch: Schedule, block: Block, value: Expr, known: Collection[str], path: tuple[int, ...] = ()
+) -> tuple[tuple[int, ...], list[int]] | None:
+    """Where a value adds several tensors to a sum that starts with 0, none of the ``known`` ones, and in which order they stand.
+
+    Behind the sum comes what is read at the sum's own place.
+    """
+    if isinstance(value, BinOp) and value.op == "+" and value.dtype == "int32":
+        parts, at = operands(value, "+"), store_of(block).indices
+        loads = {n: x for n, x in enumerate(parts) if isinstance(x, BufferLoad) and x.dtype == "int32"}
+        sums = [n for n, x in loads.items() if x.indices == at and _starts_at_zero(sch, x.buffer, known)]
+        given = [n for n, x in loads.items() if x.buffer not in written(sch.func)]
+        own = [n for n in given if loads[n].indices == at]
+        if len(sums) == 1 and own and len(given) > 1:
+            first = (sums[0], own[0])
+            return path, [*first, *(n for n in range(len(parts)) if n not in first)]
+    if isinstance(value, BinOp | Call):
+        for n, child in enumerate(expr_children(value)):
+            found = None if isinstance(child, BufferLoad) else _own_addend(sch, block, child, known, (*path, n))
+            if found is not None:
+                return found
+    return None
+
+
+def _starts_at_zero(sch: Schedule, buffer: Buffer, known: Collection[str]) -> bool:
+    """Whether a sum of products, none of the ``known`` ones, fills a tensor, and starts with 0."""
+    made = [b for b in device_blocks(sch.func) if store_of(b).buffer is buffer]
+    start = made[0].init if len(made) == 1 and product_of(made[0]) is not None and made[0].name not in known else None
+    return isinstance(start, BufferStore) and int_value(start.value) == 0
+
+
+def _is_load(value: Expr, indices: Sequence[Expr]) -> bool:
+    """Whether a value is an element of a tensor at the given place."""
+    return isinstance(value, BufferLoad) and value.indices == indices
 
 
 def _everywhere(sch: Schedule, primitive: str) -> Schedule | None:

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from autosched.ir.scopes import ACC
 from space.model import Model
 from space.plan import Plan
 from space.rule import Column, NumericRule, Points
@@ -27,7 +26,7 @@ class First(NumericRule):
 
     def columns(self, model: Model) -> tuple[Column, ...]:
         """``addend_first``, where a sum starts with an addend."""
-        return (Column("addend_first", (0, 1) if _addends(model) else (0,), eager=int(bool(_addends(model)))),)
+        return (Column("addend_first", (0, 1) if model.nest.addends else (0,), eager=int(bool(model.nest.addends))),)
 
     def plan(self, model: Model, points: Points, plan: Plan) -> None:
         """Marks the rows."""
@@ -35,7 +34,7 @@ class First(NumericRule):
 
     def repair(self, model: Model, points: Points, plan: Plan) -> None:
         """Only what stands in front of all loops can come first."""
-        for k in _addends(model):
+        for k in model.nest.addends:
             inside = plan.attach[k] > 0
             for part, first in zip(plan.parts, plan.firsts):
                 inside &= ~(first & model.leads(plan, part))
@@ -43,7 +42,7 @@ class First(NumericRule):
 
     def draft(self, model: Model, plan: Plan, terms: Terms) -> None:
         """First, the load engine starts later; otherwise the addends come when it has nothing to do."""
-        addends = [terms.load(k, model.config) for k in _addends(model) if terms.fills[k].any()]
+        addends = [terms.load(k, model.config) for k in model.nest.addends if terms.fills[k].any()]
         if addends:
             terms.addends_first = np.where(plan.first, np.sum(addends, axis=0), 0.0)
 
@@ -54,15 +53,7 @@ class First(NumericRule):
     def after(self, build: Build) -> None:
         """Marks the copies, once."""
         if build.plan.first[0] and build.piece is build.pieces[0]:
-            for k in _addends(build.model):
+            for k in build.nest.addends:
                 copy = build.shared.get(k) or build.piece.copies[k]
                 if copy is not None:
                     build.annotate(copy, "vta.first", 1)
-
-
-def _addends(model: Model) -> list[int]:
-    """Operands that the initial value reads."""
-    if not model.nest.tensorized:
-        return []
-    early = (model.nest.anchor, *model.nest.sides)
-    return [k for k, o in enumerate(model.nest.operands) if o.scope == ACC and o.consumer in early]
