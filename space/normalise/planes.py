@@ -1,9 +1,10 @@
 """Places as lanes: rows and columns of an image as one index, of which whole elements are full.
 
 A result whose channels are no whole number of blocks leaves lanes of every vector empty, and its rows and columns may do so, too.
-All its places together are so many that hardly any lane is: they become the lanes of the result, and what had been the data is
-the weight. Where windows lie on it the host gathers what they read, each element as often as windows have it. That is work of the
-host and of the load engine, so it is a form of its own.
+So do the columns of one to which the same is added for all channels: they are its lanes. All its places together are so many that
+hardly any lane is: they become the lanes of the result, and what had been the data is the weight. Where windows lie on it the
+host gathers what they read, each element as often as windows have it. That is work of the host and of the load engine, so it is a
+form of its own.
 """
 
 from __future__ import annotations
@@ -12,16 +13,16 @@ from collections.abc import Callable, Sequence
 
 from autosched.ir.expr import Expr, Var
 from autosched.ir.functor import free_vars
-from autosched.ir.stmt import Buffer, PrimFunc
+from autosched.ir.stmt import Buffer, BufferStore, PrimFunc
 from autosched.schedule import Schedule
 from autosched.target import Target
 from space.normalise import gathering, packing
 from space.normalise.axes import Axes, Place, accesses, together
-from space.normalise.blocks import Product, device_blocks, extents, pack_blocks, product_of, store_of
+from space.normalise.blocks import Product, device_blocks, extents, loads_of, pack_blocks, product_of, store_of
 
 
 def applies(func: PrimFunc, target: Target) -> bool:
-    """Whether some product's result has channels that leave lanes empty, and several indices besides.
+    """Whether some product's result has channels that leave lanes empty, or an addend without any, and several indices besides.
 
     Args:
         func: the program.
@@ -33,7 +34,26 @@ def applies(func: PrimFunc, target: Target) -> bool:
         data, size = None if product is None else _data(product), extents(block)
         stored = [i for i in store_of(block).indices if isinstance(i, Var) and size.get(i, 1) > 1]
         if product is not None and data is not None and len([v for v in stored if v in data]) > 1:
-            if all(size[v] % lanes for v in stored if v not in data):
+            channels = [v for v in stored if v not in data]
+            if all(size[v] % lanes for v in channels) or _shared(func, store_of(block), channels):
+                return True
+    return False
+
+
+def _shared(func: PrimFunc, made: BufferStore, channels: Sequence[Var]) -> bool:
+    """Whether what is added to a result behind its products is the same for all of some of its indices, and not along others.
+
+    Its lanes are places, then, and so are the result's.
+    """
+    own = {d for d, i in enumerate(made.indices) if i in channels}
+    for block in device_blocks(func):
+        store, size = store_of(block), extents(block)
+        at = {i: d for d, i in enumerate(store.indices) if isinstance(i, Var) and size.get(i, 1) > 1}
+        if block.init is not None or store.buffer.shape != made.buffer.shape:
+            continue
+        for load in loads_of(block):
+            moved = {at[v] for i in load.indices for v in free_vars(i) if v in at}
+            if load.dtype == "int32" and len(moved) > 1 and not moved & own:
                 return True
     return False
 

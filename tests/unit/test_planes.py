@@ -22,12 +22,15 @@ TARGET = get_target("vta-de10")
 
 def convolution(
     ci: int = 32, co: int = 24, size: tuple[int, int] = (6, 8), k: int = 1, stride: int = 1, pad: int = 0, n: int = 1,
-    bias: bool = True, apart: bool = False,
+    bias: bool = True, apart: bool = False, added: str = "o",
 ) -> PrimFunc:
-    """A convolution in plain layout; ``apart``: its image is two, one behind the other's channels."""
+    """A convolution in plain layout; ``apart``: its image is two, one behind the other's channels.
+
+    A bias is ``added`` for every channel, or for what of place, rows and columns is named.
+    """
     h, w = size
     x = te.placeholder((n, ci, h, w), "int8", name="x")
-    weights, b = te.placeholder((co, ci + apart * 8, k, k), "int8", name="w"), te.placeholder((co,), "int32", name="b")
+    weights = te.placeholder((co, ci + apart * 8, k, k), "int8", name="w")
     given, image = [x, weights], x
     if apart:
         z = te.placeholder((n, 8, h, w), "int8", name="z")
@@ -42,9 +45,10 @@ def convolution(
         image[m, c, i * stride + u, j * stride + v].astype("int32") * weights[o, c, u, v].astype("int32"), axis=[c, u, v]),
         name="s")
     if bias:
+        read, extents = ["moij".index(name) for name in added], (n, co, rows, columns)
+        b, summed = te.placeholder(tuple(extents[d] for d in read), "int32", name="b"), s
         given.append(b)
-        summed = s
-        s = te.compute(s.shape, lambda m, o, i, j: summed[m, o, i, j] + b[o], name="t")
+        s = te.compute(s.shape, lambda *at: summed(*at) + b(*(at[d] for d in read)), name="t")
     return te.create_prim_func([*given, te.compute(
         s.shape, lambda *i: te.min(te.max(s(*i) >> 5, -128), 127).astype("int8"), name="out")])
 
@@ -67,6 +71,9 @@ def stored(func: PrimFunc) -> list[int]:
     ({"k": 3, "size": (6, 10)}, [1, 24, 2]), ({"k": 3, "pad": 1}, [1, 24, 3]),
     ({"k": 2, "stride": 2, "size": (8, 8)}, [1, 24, 1]),
     ({"ci": 3, "k": 3, "pad": 1}, [1, 24, 3]), ({"ci": 5, "co": 20, "size": (9, 9)}, [1, 20, 6]),
+    # What is added is the same for all channels: only places can be its lanes.
+    ({"co": 32, "added": "ij"}, [1, 32, 3]), ({"co": 16, "added": "ji"}, [1, 16, 3]),
+    ({"n": 2, "co": 16, "added": "mij"}, [16, 6]),
 ])
 def test_places_are_lanes_and_the_program_means_the_same(given: dict[str, int], shape: list[int]) -> None:
     func = convolution(**given)  # type: ignore[arg-type]
@@ -85,6 +92,9 @@ def test_places_are_lanes_and_the_program_means_the_same(given: dict[str, int], 
     {"co": 24, "size": (2, 5)},  # boundary: ten places leave more lanes empty than 24 channels
     {"co": 24, "size": (6, 8), "k": 3},  # boundary: as many of 24 places as of 24 channels
     {"co": 24, "size": (1, 16)},  # rows alone are an index already
+    {"co": 32, "added": "ij", "size": (6, 16)},  # boundary: columns fill lanes
+    {"co": 16, "k": 3, "pad": 1, "added": "ij"},  # windows: the lanes are channels, and what is added repeats in them
+    {"co": 32, "added": "i"}, {"co": 32, "added": "oij"},  # boundary: nothing for each place, or something for each result
 ])
 def test_where_no_more_lanes_are_full_there_is_no_such_form(given: dict[str, int]) -> None:
     assert form(convolution(**given)) is None  # type: ignore[arg-type]
