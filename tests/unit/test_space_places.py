@@ -72,7 +72,7 @@ def held_and_given(space: Space, count: int) -> list[tuple[int, int]]:
 @pytest.mark.parametrize("target", ["vta-de10", "vta-fsim"])
 @pytest.mark.parametrize("tail", TAILS)
 def test_stages_have_the_room_that_they_take(tail: str, target: str) -> None:
-    found = held_and_given(Space(dense(*TAILS[tail]), target), 40)
+    found = held_and_given(Space(dense(*TAILS[tail]), target), 160)
     assert len(found) > 20 and all(counted >= given for counted, given in found)
     # On vta-fsim the temporary of (a * 3) + (c * 3) takes the place of c, which dies: the space counts one of its own.
     assert tail == "a sum multiplied" or any(counted == given for counted, given in found)

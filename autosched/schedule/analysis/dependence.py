@@ -11,10 +11,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from autosched.errors import together
-from autosched.ir.cover import Box, apart, covers, joined, left_out, separates, swept
+from autosched.ir.cover import Box, apart, covers, joined, left_out, separates, swept, within
 from autosched.ir.expr import BufferLoad, Expr, IntImm, Var, int_value
 from autosched.ir.forms import affine, conditions, index_forms, ranging
 from autosched.ir.functor import free_vars, stmt_exprs, uses, walk, walk_expr
+from autosched.ir.host import UNPACK, kind_of
 from autosched.ir.itermap import detect_iter_map, pinned, without
 from autosched.ir.print_expr import expr_text
 from autosched.ir.simplify import Analyzer, conjuncts
@@ -48,10 +49,11 @@ def reduce_iters(block: Block) -> list[IterVar]:
 # -- kinds of blocks -------------------------------------------------------------------------------------------------
 
 
-def other_writers(state: State, block: Block, scope: Stmt) -> list[Block]:
+def other_writers(state: State, block: Block, scope: Stmt, unpacked: bool = False) -> list[Block]:
     """The other blocks below ``scope`` that write what ``block`` writes (below a loop: those inside its blocks).
 
-    Parts of one stage (``partition_block``) do not count: blocks that write disjoint intervals of what nobody there reads.
+    Parts of one stage (``partition_block``) do not count: blocks that write disjoint intervals of what nobody there reads, or
+    with ``unpacked`` nobody but the host, which does so behind all of them.
     """
     found: dict[Ident, Block] = {}
     mine = {w.buffer for w in block.writes}
@@ -64,7 +66,8 @@ def other_writers(state: State, block: Block, scope: Stmt) -> list[Block]:
     others = list(found.values())
     said = all(w in {r.buffer for r in other.writes} for other in others for w in state.touched(other)[1])
     if others and said and isinstance(scope, Block) and all(disjoint_results(block, other) for other in others):
-        if not any(w in state.touched(b)[0] for b in state.children_of(scope) for w in mine):
+        readers = (b for b in state.children_of(scope) if not (unpacked and kind_of(b) == UNPACK))
+        if not any(w in state.touched(b)[0] for b in readers for w in mine):
             return []
     return others
 
@@ -78,15 +81,15 @@ def disjoint_results(a: Block, b: Block) -> bool:
     )
 
 
-def incomplete(state: State, block: Block, scope: Stmt) -> str | None:
-    """Why ``block`` is not a complete block below ``scope``.
+def incomplete(state: State, block: Block, scope: Stmt, unpacked: bool = False) -> str | None:
+    """Why ``block`` is not a complete block below ``scope``; ``unpacked`` as for ``other_writers``.
 
     A complete block has spatial iterators only, is the sole writer of what it writes, and does not read that.
     """
     for iv in block.iter_vars:
         if iv.kind != "spatial":
             return f"its iterator {iv.var.name} is a {iv.kind} iterator"
-    others = other_writers(state, block, scope)
+    others = other_writers(state, block, scope, unpacked)
     if others:
         return f"{block.writes[0].buffer.name} is also written by {names(others)}"
     written = {w.buffer for w in block.writes}
@@ -153,7 +156,9 @@ def strays(block: Block) -> str | None:
     return None
 
 
-def not_complete_or_reduction(state: State, block: Block, scope: Stmt, partial: bool = False) -> str | None:
+def not_complete_or_reduction(
+    state: State, block: Block, scope: Stmt, partial: bool = False, unpacked: bool = False
+) -> str | None:
     """Why ``block`` is neither a complete nor a reduction block below ``scope``, or None.
 
     Args:
@@ -161,8 +166,9 @@ def not_complete_or_reduction(state: State, block: Block, scope: Stmt, partial: 
         block: what is asked about.
         scope: around all that may write the same buffers.
         partial: bindings that would be quasi-affine if the block ran in all iterations of its loops are enough.
+        unpacked: as for ``other_writers``, of a complete block.
     """
-    first = incomplete(state, block, scope)
+    first = incomplete(state, block, scope, unpacked)
     if first is None:
         return None
     realize = state.realizes[block.ident]
@@ -536,7 +542,7 @@ def _uncovered_at(
             need = exact
             if any(covers(b, need, shape, known) for b in boxes):
                 continue
-        if len(boxes) > 1 and any(covers(b, need, shape, known) for b in joined(boxes, known)):
+        if len(boxes) > 1 and any(covers(b, need, shape, known) for b in joined([within(b, shape) for b in boxes], known)):
             continue
         if any(_same_elements(read, realize, inner, state.realizes[s], path, outer, analyzer) for s, path in members):
             continue

@@ -8,6 +8,7 @@ from itertools import combinations
 
 from autosched.ir.expr import Expr, Var, const, int_value
 from autosched.ir.functor import free_vars, substitute_stmt
+from autosched.ir.host import UNPACK, kind_of
 from autosched.ir.region import int_set_bounds
 from autosched.ir.stmt import Block, BlockRealize, For, IterVar, Range, seq
 from autosched.schedule.analysis.bindings import loop_dom
@@ -34,7 +35,8 @@ class Pieces(Partition):
 
         Args:
             loop: handle or name of a loop of constant extent from 0, around one block only, which drives spatial
-                iterators of it; the block computes a result that no other block of its scope reads.
+                iterators of it; the block computes a result that no other block of its scope reads, but for host stages that
+                unpack results.
             factors: iterations of the parts in order; one may be None and takes the rest; without None a last part
                 takes it.
 
@@ -102,11 +104,13 @@ class Pieces(Partition):
             scope = scope_of(state, block)
         except Refusal as r:
             self.refuse(r.reason, r.marks, r.hint, state, code=r.code)
-        reason = not_complete_or_reduction(state, block, scope)
+        reason = not_complete_or_reduction(state, block, scope, unpacked=True)
         if reason is not None:
             self.refuse(reason, [block.ident], hint=for_complete(state, block, "partition_block"), code="form")
         written = {w.buffer for w in block.writes}
-        others = [b for b in state.children_of(scope) if b is not block and written & set(state.touched(b)[0])]
+        # The host unpacks what all parts have stored.
+        readers = [b for b in state.children_of(scope) if kind_of(b) != UNPACK]
+        others = [b for b in readers if b is not block and written & set(state.touched(b)[0])]
         if others:
             self.refuse(
                 f"{names(others)} read{'s' if len(others) == 1 else ''} what block {block.name} writes", [block.ident],
