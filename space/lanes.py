@@ -112,3 +112,20 @@ def shares(model: Model, full: Mapping[str, Filling]) -> tuple[Fraction, Fractio
     if used is not None:
         results = min(results, Fraction(used, model.out_elements * c.batch * c.block_out))
     return products, results
+
+
+def least_products(model: Model, full: Mapping[str, Filling]) -> int:
+    """How many products a sum has, at least, of those with any; 0 where it is not known.
+
+    Args:
+        model: of the nest.
+        full: how full tensors are, by name.
+    """
+    nest, c = model.nest, model.config
+    padded = any(not all(row) for o in nest.operands for row in o.inside)
+    if nest.anchor is None or (padded and not model.padding.dims):
+        return 0
+    products, results = shares(model, full)
+    vectors = max(model.out_elements * results, Fraction(1, LARGE))
+    every = int(model.padding.extents.prod()) * c.block_in * products / vectors
+    return int(every * model.padding.least())

@@ -17,11 +17,13 @@ from autosched.ir.stmt import Block, BlockRealize, Buffer, BufferStore, IterVar
 from autosched.ir.value_bounds import ValueBounds
 from autosched.target import Target
 from sim import isa, timing
+from space.least_curve import curve_operations
 from space.least_joined import MARGIN, joined_operations
 from space.nest import Nest
 from space.stages import Stage
 
 BITS = 32  # of an accumulator
+CYCLES = 6  # at least what a load of a vector takes where it is no way to bring a byte back
 VECTORS = 64  # of which a load is looked at for what each takes of the bus
 
 
@@ -42,7 +44,7 @@ class Epilogue:
     extra: int = 0
 
 
-def least_epilogue(nest: Nest, target: Target, laid_out: bool, visit: bool = False) -> Epilogue:
+def least_epilogue(nest: Nest, target: Target, laid_out: bool, visit: bool = False, products: int = 0) -> Epilogue:
     """The epilogue that no program can do without; each line is proven in docs/bound.md.
 
     A right shift, a maximum with a constant and a minimum with a constant are one operation each, the last two where the value
@@ -56,6 +58,7 @@ def least_epilogue(nest: Nest, target: Target, laid_out: bool, visit: bool = Fal
         target: the machine.
         laid_out: whether the operands' layout is the space's choice, so that an addend may come in a lane that is free.
         visit: what a result needs behind the last micro-op that adds to it: of a sum that starts with 0 and is of a single one.
+        products: that a sum has at least; 0 where that is not known.
     """
     blocks = blocks_of(nest)
     values = ValueBounds(nest.func)
@@ -128,9 +131,15 @@ def least_epilogue(nest: Nest, target: Target, laid_out: bool, visit: bool = Fal
     else:
         initial = 2
     # On a wide bus a load writes a vector sooner, whatever it holds.
-    initial = min(initial, int(timing.load_words(isa.MEM_ACC, 0, 1, VECTORS, VECTORS, config=target.config)) // VECTORS)
+    load = int(timing.load_words(isa.MEM_ACC, 0, 1, VECTORS, VECTORS, config=target.config)) // VECTORS
+    initial = min(initial, load)
     if not _steps_by_one(nest, values):
         return Epilogue(initial, (), frozenset(loaded))
+    curve = None if visit else curve_operations(nest, blocks, values, loaded, products)
+    if curve is not None and len(curve[0]) + curve[1] > len(needed):
+        # Another operation may multiply, or a load bring in what was stored.
+        due = 0 if target.multiplies or target.loads_widen or load < CYCLES else curve[1]
+        return Epilogue(initial, curve[0], frozenset(loaded), due)
     if spread < 2:
         return Epilogue(initial, tuple(needed)[:spread], frozenset(loaded))
     # A free lane may bring in a constant, and one element may come in as an operand of several results.

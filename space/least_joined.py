@@ -164,7 +164,7 @@ def _tail(
         start = block.body if block.init is None else block.init
         if not isinstance(start, BufferStore) or (block.init is not None and name != joins):
             return None
-        found = _value(start.value, env, values)
+        found = value_of(start.value, env, values)
         if found is None:
             return None
         env[start.buffer] = found + product if block.init is not None else found
@@ -173,7 +173,7 @@ def _tail(
     return (whole - low) % (high - low + 1) + low
 
 
-def _value(e: Expr, env: Mapping[Buffer, Table], values: ValueBounds) -> Table | None:
+def value_of(e: Expr, env: Mapping[Buffer, Table], values: ValueBounds) -> Table | None:
     """An expression's value by those of tensors; of other parameters by one that every program has to bear."""
     if isinstance(e, IntImm):
         return np.full((1, 1), e.value)
@@ -183,10 +183,10 @@ def _value(e: Expr, env: Mapping[Buffer, Table], values: ValueBounds) -> Table |
         low, high = values.of_buffer(e.buffer)
         return np.full((1, 1), min(max(0, low), high)) if e.buffer in values.func.buffers else None
     if isinstance(e, Cast):
-        found = _value(e.value, env, values)
+        found = value_of(e.value, env, values)
     else:
         parts = (e.a, e.b) if isinstance(e, BinOp) else e.args if isinstance(e, Call) else ()
-        own = [_value(part, env, values) for part in parts]
+        own = [value_of(part, env, values) for part in parts]
         name = e.op if isinstance(e, BinOp | Call) else ""
         if name not in OPERATIONS or len(own) != 2 or own[0] is None or own[1] is None:
             return None

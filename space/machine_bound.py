@@ -27,7 +27,7 @@ from sim import isa, timing
 from sim.config import VTAConfig
 from sim.timing import PIPELINE_CYCLES as PIPELINE
 from space.joins import joins_of_stages, joins_of_windows
-from space.lanes import Filling, fillings, shares
+from space.lanes import Filling, fillings, least_products, shares
 from space.last_loads import behind_loads
 from space.least_epilogue import blocks_of, differences_of, identities_of, least_epilogue
 from space.least_loads import beats, latency, load
@@ -112,7 +112,16 @@ class _Needs:
     behind: int
 
 
-def machine_bound(models: Sequence[Model], visited: int = 0, given: Set[str] = frozenset()) -> MachineBound:
+def deep(models: Sequence[Model]) -> int:
+    """Products that a sum of a program has, at least; 0 where that is not known.
+
+    Args:
+        models: of a sketch, one for every nest.
+    """
+    return least_products(models[0], _fillings(models[0].packing)) if len(models) == 1 else 0
+
+
+def machine_bound(models: Sequence[Model], visited: int = 0, given: Set[str] = frozenset(), deep: int = 0) -> MachineBound:
     """The bound for a program's nests: engines are serial, so what one of them has to do for all nests adds up.
 
     What several nests may have in common (an operand, the products themselves, what an instruction costs beyond its micro-ops,
@@ -123,6 +132,7 @@ def machine_bound(models: Sequence[Model], visited: int = 0, given: Set[str] = f
         visited: results that products are added to, at least, each as often as that happens; for operands that lie as the space
             chooses.
         given: names of the program's own tensors: what the host makes of them may be what another one is, taken away.
+        deep: products that a sum has, at least, if there is one nest.
     """
     config = models[0].config
     full = dict(_fillings(models[0].packing))
@@ -131,7 +141,7 @@ def machine_bound(models: Sequence[Model], visited: int = 0, given: Set[str] = f
     used = _used(models)
     kinds: dict[str, frozenset[str]] = {}
     for n, model in enumerate(models):
-        nests.append(_needs(model, full, passing, used[n], kinds, given, len(models) == 1))
+        nests.append(_needs(model, full, passing, used[n], kinds, given, len(models) == 1, deep))
         if models[0].origins:
             # What a nest stores for another one is as full as its results are: another layout may leave no lane empty there.
             full |= _between(model, full)
@@ -353,7 +363,7 @@ def _stored(nest: Nest) -> list[str]:
 
 def _needs(
     model: Model, full: Mapping[str, Filling], passing: frozenset[str], rest: _Used, kinds: dict[str, frozenset[str]],
-    given: Set[str], single: bool,
+    given: Set[str], single: bool, deep: int,
 ) -> _Needs:
     """What a nest needs.
 
@@ -365,9 +375,10 @@ def _needs(
         kinds: by tensor, the operations that the nest which makes it has counted; its own are added.
         given: names of the program's own tensors.
         single: whether it is the program's only one.
+        deep: products that a sum of it has, at least.
     """
     nest, c = model.nest, model.config
-    epilogue = least_epilogue(nest, model.target, bool(model.origins))
+    epilogue = least_epilogue(nest, model.target, bool(model.origins), products=deep)
     lanes_of = {scope: prod(memory.lanes) for scope, memory in model.target.memories.items()}
     constant = {x.buffer.name for x in nest.func.constants}
     # Where a load widens, what an identity widens needs no product.

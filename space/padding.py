@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from fractions import Fraction
 from functools import cached_property
 from itertools import product
 
@@ -85,6 +86,16 @@ class Padding:
             places = int(self.extents[[a for a in dim.axes if a < self.n_spatial]].prod())
             every = every // places * int(np.count_nonzero(self._inside(dim).reshape(places, -1).any(axis=1)))
         return every
+
+    def least(self) -> Fraction:
+        """The share of a result's products that no padding makes zero, at least, of the results that have any."""
+        found = Fraction(1)
+        for dim in self.dims:
+            places = int(self.extents[[a for a in dim.axes if a < self.n_spatial]].prod())
+            inside = self._inside(dim).reshape(places, -1)
+            counts, every = np.count_nonzero(inside, axis=1), inside.shape[1]
+            found *= Fraction(int(counts[counts > 0].min(initial=every)), every)
+        return found
 
     def places(self) -> list[tuple[int, Ints]]:
         """By dimension the steps of its spatial axes, and for every step of its reductions those that read no padding."""

@@ -18,7 +18,7 @@ from space.bound import bound
 from space.build import Build
 from space.distinct import distinct, fresh_of, keys
 from space.draft import draft
-from space.machine_bound import MachineBound, machine_bound
+from space.machine_bound import MachineBound, deep, machine_bound
 from space.normalise import DIFFERENCES, FUSED, KEPT
 from space.plan import Plan
 from space.rule import Ints, NumericRule, Points, Rule, StructuralRule, product
@@ -486,7 +486,8 @@ class Space:
         plain = [s for s, rank in zip(self.sketches, ranks) if rank == min(ranks)]
         visited = visits(self.func, self.target) if any(s.models[0].origins for s in plain) else 0
         given = {b.name for b in self.func.buffers}
-        return min((machine_bound(s.models, visited, given) for s in plain), key=lambda b: b.cycles)
+        least = min(filter(None, (deep(s.models) for s in plain)), default=0)
+        return min((machine_bound(s.models, visited, given, least) for s in plain), key=lambda b: b.cycles)
 
     def machine_bound(self) -> int:
         """Cycles that no program of the machine can beat which forms the workload's products on the GEMM."""

@@ -1,0 +1,201 @@
+"""Results that bend between two slopes, or rise by no power of two: no program makes them in fewer cycles than is counted."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+
+from autosched import te
+from autosched.ir import PrimFunc
+from autosched.search import TuneReport, tune
+from space import Space
+from space.least_curve import Slope, slopes_of
+
+Table = npt.NDArray[np.int32]
+
+BITS, WIDTH = 6, 12  # of a byte, and of an accumulator
+U = np.arange(-32, 32, dtype=np.int32)
+FACTORS = (-8, -4, -3, -2, -1, 1, 2, 3, 4, 7, 8)
+
+
+def wrapped(x: Table, bits: int) -> Table:
+    return (x + (1 << bits - 1) & (1 << bits) - 1) - (1 << bits - 1)
+
+
+def of_one(y: Table, element: bool) -> Iterator[Table]:
+    """What a cycle makes of what an accumulator holds, up to a constant: rows of tables by the sum."""
+    for c in range(int(y.min()) + 1, int(y.max())):
+        yield np.maximum(y, c)
+        yield np.minimum(y, c)
+    for s in range(1, WIDTH):
+        for e in range(0, 1 << s, max(1, (1 << s) >> BITS)):
+            yield wrapped(y + e, WIDTH) >> s
+    for s in range(1, BITS):
+        yield wrapped(y << s, WIDTH)
+    for f in FACTORS if element else (1,):
+        yield wrapped(y + f * U, WIDTH)  # the product again
+    yield from of_two(0 * y, y)  # a byte that was stored, in an empty accumulator
+
+
+def of_two(x: Table, y: Table) -> Iterator[Table]:
+    """The same of two: to the one is added a byte of the other, that was stored."""
+    for e in range(1 << BITS):
+        byte = wrapped(y + e, BITS)
+        for f in FACTORS:
+            yield wrapped(x + f * byte, WIDTH)
+
+
+def of_itself(y: Table) -> Iterator[Table]:
+    """What two cycles make of one accumulator alone, additions aside: a shift by itself."""
+    for e in range(32):
+        for c in range(-2, 3):
+            by = y + e & 31
+            yield (y + c) >> by
+            yield wrapped((y + c) << (-by & 31) % WIDTH, WIDTH)
+
+
+def makes(tables: Iterator[Table], wanted: Table) -> bool:
+    for made in tables:
+        off = made - wanted & (1 << BITS) - 1
+        if (off == off[..., :1]).all(axis=-1).any():
+            return True
+    return False
+
+
+def least(wanted: Table, element: bool) -> int:
+    """The fewest cycles, up to two, of any program that makes what is wanted of a sum; 3 if there is none.
+
+    Values stay where they are, accumulators need not be written before products, and constants are added for nothing: there are
+    more such programs than the machine has.
+
+    Args:
+        wanted: results by the sum.
+        element: whether the sum is an operand's element: then its products may have any factor.
+    """
+    if makes(of_one(U, element), wanted) or makes(of_two(U, U), wanted):
+        return 1
+    first = np.stack([x - x[0] for x in (*of_one(U, element), *of_two(U, U))])
+    first = np.unique(first, axis=0)
+    ahead = np.broadcast_to(U, first.shape)
+    second = (t for pair in ((first, first), (first, ahead), (ahead, first)) for t in of_two(*pair))
+    return 2 if makes(of_one(first, element), wanted) or makes(second, wanted) or makes(of_itself(U), wanted) else 3
+
+
+@pytest.mark.parametrize(("wanted", "count", "element"), [
+    (np.maximum(U, U >> 2), 3, True),  # SHR to another place, and MAX of both; or MAX of 3 u and 0, u once more, SHR
+    (np.maximum(U, -U), 2, True),  # MAX of -2 u and 0, and u
+    (np.minimum(np.maximum(U, -U), 31), 3, True),  # of 32, too
+    (np.maximum(U, 3 * U), 2, True),
+    (np.maximum(U >> 1, U >> 2), 3, False),
+    (11 * U >> 5, 3, False),
+    (U >> 1, 1, False),
+    (np.minimum(U >> 1, 9), 2, False),
+])
+def test_no_program_bends_a_sum_in_fewer_cycles(wanted: Table, count: int, element: bool) -> None:
+    """Small numbers; the programs of one cycle, or of two, are all tried."""
+    assert least(wanted, element) == count
+
+
+SHAPE = (1, 2, 6, 6, 1, 16)
+VECTORS = 72
+
+
+def curved(tail: Callable[[Any], Any], ranges: tuple[Any, Any] = (None, None), blocks: int = 2, bias: bool = True) -> PrimFunc:
+    """A 1x1 convolution, and what is done to its sums.
+
+    Args:
+        tail: that.
+        ranges: of the data and the weights.
+        blocks: of sixteen channels that are summed.
+        bias: whether there is one.
+    """
+    data = te.placeholder((1, blocks, 6, 6, 1, 16), "int8", name="data")
+    weight = te.placeholder((2, blocks, 1, 1, 16, 16), "int8", name="weight")
+    added = te.placeholder((1, 2, 1, 1, 1, 16), "int32", name="bias")
+    k, ib = te.reduce_axis((0, blocks), name="k"), te.reduce_axis((0, 16), name="ib")
+    total = te.compute(SHAPE, lambda n, co, y, x, nb, cb: te.sum(
+        data[n, k, y, x, nb, ib].astype("int32") * weight[co, k, 0, 0, cb, ib].astype("int32"), axis=[k, ib]), name="total")
+    made = total if not bias else te.compute(
+        SHAPE, lambda n, co, y, x, nb, cb: total[n, co, y, x, nb, cb] + added[0, co, 0, 0, 0, cb], name="made")
+    both = te.compute(SHAPE, lambda *i: tail(made[i]), name="both")
+    out = te.compute(SHAPE, lambda *i: both[i].astype("int8"), name="out")
+    own = [added] if bias else []
+    return replace(te.create_prim_func([data, weight, *own, out]), value_ranges=(*ranges, *(None for _ in own), None))
+
+
+def element(tail: Callable[[Any], Any], values: tuple[int, int] | None = None) -> PrimFunc:
+    """What is done to the elements of an int8 tensor."""
+    data = te.placeholder((64, 32), "int8", name="data")
+    out = te.compute((64, 32), lambda *i: tail(data[i].astype("int32")).astype("int8"), name="out")
+    return replace(te.create_prim_func([data, out]), value_ranges=(values, None))
+
+
+def leaky(v: Any, first: int = 8, second: int = 11) -> Any:
+    return te.max(v >> first, v >> second)
+
+
+def clip(e: Any, low: int | None = -128, high: int | None = 127) -> Any:
+    made = e if low is None else te.max(e, te.const(low, "int32"))
+    return made if high is None else te.min(made, te.const(high, "int32"))
+
+
+# By name: the program, and its cycles of a vector besides the products: 1 of the first write among them.
+CURVES: dict[str, tuple[PrimFunc, int]] = {
+    "a leaky ReLU": (curved(lambda v: clip(leaky(v))), 7),
+    "without a bias": (curved(lambda v: clip(leaky(v)), bias=False), 7),
+    "one clip": (curved(lambda v: clip(leaky(v), low=None)), 6),
+    "no clip": (curved(leaky), 5),
+    "a clip that sums do not reach": (curved(lambda v: clip(leaky(v)), blocks=1, bias=False), 6),
+    "of data that are not negative": (curved(lambda v: clip(leaky(v)), ((0, 127), None)), 7),
+    "of data that the host may double": (curved(lambda v: clip(leaky(v)), ((-63, 63), None)), 1),
+    "of weights that are not negative, and such data": (curved(lambda v: clip(leaky(v)), ((0, 127), (0, 127))), 1),
+    "half of it": (curved(lambda v: clip(leaky(v, 8, 9))), 6),
+    "a quarter of it": (curved(lambda v: clip(leaky(v, 8, 10))), 7),
+    "a quarter of it, in fewer steps": (curved(lambda v: clip(leaky(v, 9, 11))), 7),
+    "in too few for two shifts": (curved(lambda v: clip(leaky(v, 10, 12))), 6),
+    "along so few sums that a byte holds them": (curved(lambda v: clip(leaky(v, 2, 5))), 6),
+    "along more": (curved(lambda v: clip(leaky(v, 3, 6))), 7),
+    "just enough steps for a slope to be told": (curved(lambda v: clip(leaky(v, 9, 12))), 7),
+    "a slope of too few steps": (curved(lambda v: clip(leaky(v, 11, 14))), 4),
+    "too few": (curved(lambda v: clip(leaky(v, 10, 13))), 4),
+    "a falling branch, which is another sum": (curved(lambda v: clip(te.max(v >> 8, (0 - v) >> 11))), 3),
+    "37 v": (curved(lambda v: clip((v * 37) >> 12)), 6),
+    "32 v": (curved(lambda v: clip((v * 32) >> 12)), 4),
+    "11 v, along few sums": (curved(lambda v: clip((v * 11) >> 5)), 4),
+    "33 v, nearly a power of two": (curved(lambda v: clip((v * 33) >> 12)), 4),
+    "an element": (element(lambda v: te.max(v, v >> 3)), 4),
+    "an element, clipped": (element(lambda v: clip(te.max(v, v >> 3), -12, 90)), 6),
+    "an element of few values": (element(lambda v: te.max(v, v >> 3), (-100, 100)), 1),
+    "an absolute value": (element(lambda v: clip(te.max(v, 0 - v), None)), 4),
+    "an absolute value that nothing clips": (element(lambda v: te.max(v, 0 - v)), 3),
+    "a clip of an element": (element(lambda v: clip(v, -20, 20)), 3),
+}
+
+
+@pytest.mark.parametrize("name", CURVES)
+def test_what_a_bend_makes_due(name: str) -> None:
+    func, cycles = CURVES[name]
+    machine = Space(func, "vta-de10").machine
+    assert machine.vector == cycles
+
+
+@pytest.mark.parametrize("target", ["vta-de10", "vta-de10-portable", "vta-fsim"])
+@pytest.mark.parametrize("name", CURVES)
+def test_schedules_of_bent_sums_stay_above(name: str, target: str, tmp_path: Path) -> None:
+    found = tune(CURVES[name][0], target=target, trials=4, jobs=1, log=tmp_path, sampler="draft")
+    assert isinstance(found, TuneReport) and found.verified and found.cycles is not None
+    assert found.machine_bound <= found.cycles and not found.violations
+
+
+def test_slopes_are_stretches_of_runs_that_are_alike() -> None:
+    at = np.arange(-64, 64)
+    assert slopes_of(np.maximum(at, at >> 2) % 256) == [Slope(1, 4, 4, 15), Slope(1, 1, 1, 63)]
+    assert slopes_of((11 * at >> 5) % 256) == [Slope(1, 2, 3, 42)]
+    assert slopes_of(np.maximum(at, -at) % 256) == [Slope(-1, 1, 1, 63), Slope(1, 1, 1, 63)]
+    assert slopes_of(0 * at) == [] == slopes_of(2 * at % 256)
