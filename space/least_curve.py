@@ -16,6 +16,7 @@ from autosched.ir.value_bounds import Interval, ValueBounds
 from space.least_joined import WRAP, Table, value_of
 from space.nest import Nest
 
+WIDE = 1 << 19  # sums to either side of 0 among which slopes are looked for that one product is too short for
 FAR = 1 << 22  # beyond which no tail is looked for
 FULL = 127  # a factor as large as that the host cannot have doubled; what one product can be is this times another one
 LONG, MANY, MOST = 6, 20, 64  # runs that tell a slope: the flatter one of two, the steeper one, one alone
@@ -81,9 +82,12 @@ def curve_operations(
     total = _sum_of(nest, blocks, values, loaded, products)
     if total is None:
         return None
-    low, high = total.range if not total.products else (-2 * FULL * FULL, 2 * FULL * FULL)
-    table = _results(nest, blocks, values, total, max(low, total.range[0]), min(high, total.range[1]))
-    return None if table is None else _due(nest, blocks, values, total, table)
+    for reach in (2 * FULL * FULL, WIDE):
+        table = _results(nest, blocks, values, total, max(total.range[0], -reach), min(total.range[1], reach))
+        due = None if table is None else _due(nest, blocks, values, total, table)
+        if due is not None:
+            return due
+    return None
 
 
 def _is_no_chain(nest: Nest, blocks: Mapping[str, Block]) -> bool:
