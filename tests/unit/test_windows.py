@@ -310,6 +310,28 @@ def test_a_difference_that_may_overflow_is_not_made(same: Same) -> None:
                  ).extrema_by_difference("out")
 
 
+@pytest.mark.parametrize(("other", "text"), [
+    ("0 - {b}", "{b} * -2"), ("{b} * 3", "{b} * 2"), ("5 * {b}", "{b} * 4"), ("{b} * -127", "{b} * -128"),
+    ("{b} * -128", "{b} * -128 - {b}"), ("{b} * 128", "{b} * 127"), ("{b} * 129", "{b} * 129 - {b}"), ("1 - {b}", "1 - {b} - {b}"),
+    ("{b} + {b}", "{b} + {b} - {b}"),
+])
+def test_of_a_multiple_the_difference_is_another_one(same: Same, other: str, text: str) -> None:
+    """As far as an identity holds it: one product with that, where the difference of two operands is two."""
+    @T.prim_func
+    def larger(B: T.Buffer((8,), "int8"), out: T.Buffer((8,), "int32")):
+        for i in range(8):
+            with T.block("out"):
+                vi = T.axis.spatial(8, i)
+                out[vi] = T.max(0 - T.Cast("int32", B[vi]), T.Cast("int32", B[vi]))
+
+    operand = 'T.Cast("int32", B[vi])'
+    func = parse(larger.script().replace(f"0 - {operand}", other.format(b=operand)))
+    sch = Schedule(func)
+    sch.extrema_by_difference("out")
+    assert value_of(sch, "out") == f"T.max({text.format(b=operand)}, 0) + {operand}"
+    same(func, sch)
+
+
 SUM = """from tvm.script import tirx as T
 
 @T.prim_func

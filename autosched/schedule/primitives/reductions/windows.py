@@ -119,7 +119,7 @@ class Windows(ScheduleBase):
 
         Other operands are compared as they are, first, where an int8 can be taken from them without overflow. Differences and
         sums of int8 operands are the GEMM's, with an identity; the comparison with a constant is one cycle a vector. So an
-        operand costs three cycles, and no widened copy.
+        operand costs three cycles, and no widened copy. Of an operand and its multiple the difference is another multiple.
 
         Args:
             block: handle or name of a block whose value has a minimum or maximum of ``cast(int32, x)`` of int8 and something
@@ -457,6 +457,17 @@ class _Children(Mutator):
         return next((b for a, b in self.pairs if a is expr), expr)
 
 
+def _taken(value: Expr, operand: Expr) -> Expr:
+    """A value without an operand: of a multiple of that, another one, which is one product with an identity and no two."""
+    factor = None
+    if isinstance(value, BinOp) and value.op == "*" and operand in (value.a, value.b):
+        factor = int_value(value.b if value.a == operand else value.a)
+    elif isinstance(value, BinOp) and value.op == "-" and value.b == operand and int_value(value.a) == 0:
+        factor = -1
+    held, (low, high) = 0 if factor is None else factor - 1, dtype_bounds("int8")
+    return operand * const(held, "int32") if factor is not None and held and low <= held <= high else value - operand
+
+
 class _Differences(Mutator):
     """Extrema of int8 operands as differences that are compared with zero; what else there is is compared as it is, before.
 
@@ -478,7 +489,7 @@ class _Differences(Mutator):
                 for operand in others[: max(0, len(wide) - 1)]:
                     value = binary(expr.op, value, operand)
                 for operand in others[max(0, len(wide) - 1) :]:
-                    value = binary(expr.op, value - operand, const(0, "int32")) + operand
+                    value = binary(expr.op, _taken(value, operand), const(0, "int32")) + operand
                 for constant in (e for e in leaves if int_value(e) is not None):
                     value = binary(expr.op, value, constant)
                 return value
