@@ -312,8 +312,8 @@ def test_a_difference_that_may_overflow_is_not_made(same: Same) -> None:
 
 @pytest.mark.parametrize(("other", "text"), [
     ("0 - {b}", "{b} * -2"), ("{b} * 3", "{b} * 2"), ("5 * {b}", "{b} * 4"), ("{b} * -127", "{b} * -128"),
-    ("{b} * -128", "{b} * -128 - {b}"), ("{b} * 128", "{b} * 127"), ("{b} * 129", "{b} * 129 - {b}"), ("1 - {b}", "1 - {b} - {b}"),
-    ("{b} + {b}", "{b} + {b} - {b}"),
+    ("{b} * -128", "{b} * -128 - {b}"), ("{b} * 128", "{b} * 127"), ("{b} * 129", "{b} * 129 - {b}"),
+    ("1 - {b}", "1 - {b} - {b}"), ("{b} + {b}", "{b} + {b} - {b}"),
 ])
 def test_of_a_multiple_the_difference_is_another_one(same: Same, other: str, text: str) -> None:
     """As far as an identity holds it: one product with that, where the difference of two operands is two."""
