@@ -228,8 +228,10 @@ class Build(Recorder):
         if len(parts) == 1:
             whole.part = parts[0]
             return
-        outs = self._partition(whole.out, parts, [(0, int(e)) for e in self.model.extents])
-        made = {self.nest.out: outs}
+        box = [(0, int(e)) for e in self.model.extents]
+        outs = self._partition(whole.out, parts, box)
+        also = [self._partition(block, parts, box) for block in whole.also]
+        made = {self.nest.out: outs, **dict(zip(self.nest.also, also))}
         for stage, block in zip(reversed(self.nest.stages), reversed(whole.stages)):
             made[stage.block] = self._for_parts(stage.block, block, made, len(parts))
         columns = [made[stage.block] for stage in self.nest.stages]
@@ -243,7 +245,8 @@ class Build(Recorder):
         pads = {k: self.recompute(pad, len(parts)) if k in alone else [pad] * len(parts) for k, pad in whole.pads.items()}
         self.pieces = [
             Piece(part, outs[n], [column[n] for column in columns], anchors[n], {k: rows[n] for k, rows in pads.items()},
-                  wides={name: rows[n] for name, rows in widened.items()}, halos={name: rows[n] for name, rows in apart.items()})
+                  wides={name: rows[n] for name, rows in widened.items()}, halos={name: rows[n] for name, rows in apart.items()},
+                  also=[rows[n] for rows in also])
             for n, part in enumerate(parts)
         ]
         for k in sorted(own - alone):

@@ -242,8 +242,8 @@ def _fitting(
         free = (_origins(host), host.pack) if host.unpack else ({}, ())
         unpacked = _unpacked(host)
         for nest in nests:
-            # A stage that another nest reads cannot be cut; nor can several at once.
-            fitting = [rule for rule in numeric if not (rule.cuts and (nest.between or nest.also))]
+            # A stage that another nest reads cannot be cut.
+            fitting = [rule for rule in numeric if not (rule.cuts and nest.between)]
             models.append(Model(nest, target, fitting, len(nests), *free, again.get(nest.out, ""), unpacked))
         least = [least_work(m.padding.useful if m.nest.anchor else 0, m.out_elements, target.config) for m in models]
         reason = too_much(sum(least))

@@ -106,3 +106,56 @@ def test_points_cut_what_the_host_unpacks(target: str) -> None:
     points = space.sample(np.random.default_rng(3), 150)
     cut = points[(points[:, [space.names.index(n) for n in ("head", "cut", "cut_again")]] > 0).sum(axis=1) > 1]
     within_bounds(space, func, cut, 12)
+
+
+def pair(m: int, n: int, k: int) -> PrimFunc:
+    """Two results of one product, of which the second one has an addend."""
+    a, w = te.placeholder((m, k), "int8", name="a"), te.placeholder((n, k), "int8", name="w")
+    b, r = te.placeholder((n,), "int32", name="b"), te.reduce_axis((0, k), name="r")
+    s = te.compute((m, n), lambda i, j: te.sum(a[i, r].astype("int32") * w[j, r].astype("int32"), axis=r), name="s")
+    return te.create_prim_func([
+        a, w, b, te.compute((m, n), lambda i, j: te.min(te.max(s[i, j] >> 6, -128), 127).astype("int8"), name="out"),
+        te.compute((m, n), lambda i, j: te.max(te.min((s[i, j] + b[j]) >> 4, 99), 0).astype("int8"), name="more")])
+
+
+@pytest.mark.parametrize("target", ["vta-de10", "vta-de10-portable", "vta-fsim"])
+def test_points_cut_several_results_of_one_sum_alike(target: str) -> None:
+    func = pair(22, 75, 40)
+    space = Space(func, target)
+    assert len(space.sketches[0].models) == 1 and space.sketches[0].model.nest.also
+    points = space.sample(np.random.default_rng(4), 150)
+    cut = points[(points[:, [space.names.index(n) for n in ("head", "cut", "cut_again")]] > 0).sum(axis=1) > 1]
+    within_bounds(space, func, cut, 12)
+
+
+def crossing(rows: int) -> PrimFunc:
+    """Two nests with one between them, which stores the rows from ``rows`` on of what the first one does the first 8 of."""
+    return parse(f'''
+@T.prim_func
+def main(A: T.Buffer((16, 16), "int8"), C: T.Buffer((16, 16), "int8"), D: T.Buffer((8, 16), "int8")):
+    for i, j in T.grid(8, 16):
+        with T.sblock("C"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            C[vi, vj] = A[vi, vj]
+    for i, j in T.grid({16 - rows}, 16):
+        with T.sblock("E"):
+            vi = T.axis.spatial(({rows}, 16), i + {rows})
+            vj = T.axis.spatial(16, j)
+            C[vi, vj] = T.int8(0)
+    for i, j in T.grid(8, 16):
+        with T.sblock("D"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            D[vi, vj] = A[vi, vj]
+''')
+
+
+@pytest.mark.parametrize(("rows", "kept"), [(8, True), (7, False)])  # boundary: a row that both store
+def test_loops_merge_over_what_stores_elsewhere(rows: int, kept: bool, same: Same) -> None:
+    sch = Schedule(crossing(rows))
+    loops = [sch.get_loops("C")[0], sch.get_loops("D")[0]]
+    if not kept:
+        with refused(ScheduleError, "place"):
+            sch.merge(loops)
+        return
+    sch.merge(loops)
+    same(crossing(rows), sch, 0)

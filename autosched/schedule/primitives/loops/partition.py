@@ -28,6 +28,7 @@ from autosched.ir.stmt import (
 )
 from autosched.ir.swept import ranges_box
 from autosched.schedule.analysis.bindings import loop_dom
+from autosched.schedule.analysis.dependence import disjoint_results
 from autosched.schedule.analysis.outside import require_blocks, stmts_between
 from autosched.schedule.kit.base import ArgumentError, ExprRV, LoopRV
 from autosched.schedule.kit.primitive import primitive
@@ -231,6 +232,8 @@ class Partition(Loops):
         last = min(places[b.ident] for b in state.children_of(nests[-1][0]))
         for dep in state.dependences(top):
             src, dst = home.get(dep.src), home.get(dep.dst)
+            if dep.kind == "WAW" and disjoint_results(state.block(dep.src), state.block(dep.dst)):
+                continue  # parts of one stage
             names = f"block {state.block(dep.dst).name} depends on block {state.block(dep.src).name}"
             if src is not None and dst is None and places[dep.dst] < last and dep.dst not in late:
                 self.refuse(f"{names}, and stands between the loops that are merged", [dep.src, dep.dst], code="place")
