@@ -188,19 +188,22 @@ def loads(
 
 @lean
 def tails(
-    region: Any, short: Any, dims: Any, movers: Any, padded: Any, drops: Any, spatial: int, found: Any
+    region: Any, short: Any, dims: Any, movers: Any, sizes: Any, padded: Any, dense: Any, drops: Any, keep: Any, found: Any
 ) -> None:
-    """Of the last tile along an axis, how much of a fill it brings, and in how many transfers at least.
+    """Of the last tile along an axis, how much of a fill it brings, and in how many transfers.
 
     Args:
         region: what a fill of every operand brings, shape (operands, parts, dims, n).
         short: iterations by which the last tile is smaller, shape (parts, axes, n).
-        dims: as for ``loads``, like the next.
+        dims: as for ``loads``, like the next two.
         movers: the axes that move each dimension, and by how much.
+        sizes: of every dimension.
         padded: of which dimensions padding may be left out, shape (operands, dims).
-        drops: whether it is, shape (n,).
-        spatial: how many axes the output has; they come first.
-        found: all 1, which stays where tiles are alike; the result, shape (2, operands, axes, parts, n).
+        dense: along which of them what the last tile brings lies densely, shape (operands, dims).
+        drops: whether padding is left out, shape (n,).
+        keep: whether an operand stays for later parts, shape (operands, n): pieces of it lie among others all the same.
+        found: all 1, which stays where tiles are alike; the result, shape (3, operands, axes, parts, n): the share of the beats,
+            the least transfers, and the share of the transfers.
     """
     for k in range(region.shape[0]):
         for p in range(short.shape[0]):
@@ -213,11 +216,30 @@ def tails(
                         if a < 0:
                             break
                         # What a border of the padding cuts off is seen at the border.
-                        if a < spatial and short[p, a, r] > 0 and not (padded[k, d] and drops[r]):
-                            found[0, k, a, p, r] *= max(1 - movers[k, d, m, 1] * short[p, a, r] / size, 0.0)
-                            # It lies in a place for a whole tile, where its rows follow each other with gaps.
-                            found[1, k, a, p, r] = outside
+                        if short[p, a, r] > 0 and not (padded[k, d] and drops[r]):
+                            less = movers[k, d, m, 1] * short[p, a, r]
+                            share = max(1 - less / size, 0.0)
+                            found[0, k, a, p, r] *= share
+                            if dense[k, d] and not keep[k, r]:
+                                plain = dims[k, 1] == 0 or drops[r]
+                                whole = pieces(region, sizes, k, p, r, dims[k, 0], plain, d, 0)
+                                left = pieces(region, sizes, k, p, r, dims[k, 0], plain, d, less)
+                                found[2, k, a, p, r] = max(left / whole, share)
+                            else:
+                                # It lies in a place for a whole tile, where its rows follow each other with gaps.
+                                found[1, k, a, p, r] = outside
                     outside *= size
+
+
+@lean
+def pieces(region: Any, sizes: Any, k: int, p: int, r: int, n_dims: int, plain: bool, along: int, less: int) -> int:
+    """Transfers of a fill of an operand that brings ``less`` indices along a dimension than the others."""
+    inner, segments, made = True, 0, 1
+    for d in range(n_dims - 1, -1, -1):
+        size = max(region[k, p, d, r] - (less if d == along else 0), 1)
+        inner, segments, each = merged(size, whole_of(size, sizes[k, d, 2], plain), inner, segments)
+        made *= each
+    return made
 
 
 @lean

@@ -166,7 +166,8 @@ def play(
             products wait for the store before, and initial values do not; ``LEAD`` and ``TRAIL`` the shares of the products'
             cycles in front of what waits for the loads, an instruction, and behind the last of two that read what they bring.
         tails: of the last tile along an axis, where that is smaller than the others, how much of a fill of an operand it brings,
-            and the least transfers of it; shape (2, operands, axes, parts, n), empty where all tiles of all points are alike.
+            the least transfers of it, and the share of a fill's; shape (3, operands, axes, parts, n), empty where all tiles of
+            all points are alike. Strips are no such axis.
         apart: whether there is room beside what the part before used last, for all copies of a part's buffers (2), the first
             ones (1) or none (0): of what the load engine fills, and of the accumulator, where not even one of several tiles whose
             initial values are written together has any (-1); shape (2, parts, n).
@@ -351,6 +352,7 @@ def play(
             while True:
                 new_tile = step == 0 or changed < w[AROUND]  # whose initial values, and those of others, are still to be written
                 share = 1.0  # of a whole tile of the reduction: the last one may be smaller
+                strip = 1.0  # of a strip
                 begun = made = ended = 1.0  # of whole tiles, what gets initial values now, is summed, and is stored
                 slices = int(w[SLICES])
                 if uneven:
@@ -361,6 +363,7 @@ def play(
                         less = rest[a] / tile[a]
                         if a >= spatial:
                             share *= less
+                            strip *= less if a >= tails.shape[2] else 1.0
                             continue
                         made *= less
                         begun *= less if a < w[AROUND] else 1.0
@@ -491,13 +494,13 @@ def play(
                                     there *= got / whole
                             beats *= there
                         if depth[k] > spatial:
-                            beats *= share
-                        if made != 1.0:
-                            for a in range(spatial):
+                            beats *= strip
+                        if made != 1.0 or share != 1.0:
+                            for a in range(tails.shape[2]):
                                 place = position[a, r]
                                 if place < depth[k] and counter[place] == outer[place] - 1:
                                     beats *= tails[0, k, a, p, r]
-                                    transfers = max(transfers, tails[1, k, a, p, r])
+                                    transfers = max(transfers * tails[2, k, a, p, r], tails[1, k, a, p, r])
                         if beats == 0:
                             continue
                         own = slot[k]

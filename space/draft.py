@@ -418,22 +418,23 @@ def _shares(model: Model, plan: Plan, part: Part, fill: Floats) -> None:
 
 
 def _tails(model: Model, plan: Plan, part: Part) -> Floats:
-    """Of the last tile along every axis, how much of a fill of every operand it brings, and in how many transfers at least.
+    """Of the last tile along every axis, how much of a fill of every operand it brings, and in how many transfers.
 
-    It lies in a place for a whole tile, where its rows follow each other with gaps. Shape (2, operands, axes, parts, n), empty
+    Where it lies in a place for a whole tile, its rows follow each other with gaps. Shape (3, operands, axes, parts, n), empty
     where all tiles are alike. What a border of the padding cuts off is seen at the border.
     """
     short = ends(plan, part)
-    if not short[:, : model.n_spatial].any():
-        return np.zeros((2, 0, 0, 0, 0))
+    if not short.any():
+        return np.zeros((3, 0, 0, 0, 0))
     from space._loads_kernel import tails
 
-    dims, movers, _ = model.dims
-    found = np.ones((2, len(model.nest.operands), len(model.extents), *part.on.shape))
+    dims, movers, sizes = model.dims
+    found = np.ones((3, len(model.nest.operands), len(model.extents), *part.on.shape))
     padded = np.zeros(movers.shape[:2], dtype=np.bool_)
     for dim in model.padding.dims:
         padded[model.padding.operand, dim.at] = True
-    tails(model.regions(plan, part), short, dims, movers, padded, np.array(plan.drops), model.n_spatial, found)
+    keep = np.array(plan.keep, dtype=np.bool_).reshape(len(model.nest.operands), len(plan))
+    tails(model.regions(plan, part), short, dims, movers, sizes, padded, model.dense, np.array(plan.drops), keep, found)
     return found
 
 

@@ -21,7 +21,7 @@ from autosched.ir.stmt import PrimFunc
 from autosched.lower.capacity import Held, copies_of, fits
 from autosched.target import Target
 from sim import timing
-from space import borders
+from space import borders, tails
 from space.figures import Floats, Loads, Shape
 from space.nest import Nest
 from space.padding import Padding
@@ -217,13 +217,18 @@ class Model:
     def uneven(self) -> Mask:
         """Along which axes the last tile may be smaller than the others, where nothing is cut off the axis; shape (axes,).
 
-        What stages read at several places, and what is widened for a tile, is made for tiles that are all alike.
+        What stages read at several places, and what is widened for a tile, is made for tiles that are all alike; so are pieces
+        of many a reduction (``tails.uneven``).
         """
-        still = not self.nest.halos and not self.nest.wides
-        found = np.array([still and not axis.reduce for axis in self.nest.axes], dtype=np.bool_)
-        if not self.padding.taps:
-            found[self.tied] = False
+        still, axes = not self.nest.halos and not self.nest.wides, self.nest.axes
+        found = np.array([still and (not own.reduce or tails.uneven(self, a)) for a, own in enumerate(axes)], dtype=np.bool_)
+        found[self.tied] &= bool(self.padding.taps)
         return found
+
+    @cached_property
+    def dense(self) -> Mask:
+        """As ``tails.dense``."""
+        return tails.dense(self)
 
     @cached_property
     def slices_leave(self) -> bool:

@@ -16,7 +16,7 @@ from autosched.ir.host import HostSplit, split_host
 from autosched.ir.interp import run, written
 from autosched.ir.scopes import ACC, DRAM
 from autosched.ir.stmt import Buffer, IRModule, PrimFunc
-from autosched.lower import alike, chain, dma, gemm, limits, normalise, order, parts, starts, tokens, tree, uops
+from autosched.lower import alike, chain, dma, ends, gemm, limits, normalise, order, parts, starts, tokens, tree, uops
 from autosched.lower.affine import Ints
 from autosched.lower.allocate import Dram, Storage, allocate, buffer_bytes, lanes_of, lives_of, place_buffers
 from autosched.lower.compute import Kernels, Step, join, lower_alu
@@ -435,31 +435,37 @@ class _Emitter:
         leaders: list[Ints] = [np.zeros(0, dtype=np.int64)]
         copies: list[dma.Rows] = []
         kernels: list[Kernels] = []
-        for site in self.sites:
-            key = keys[site.order]
-            if site.kind == "gemm":
-                made = self.product(site, key)
-            else:
-                elems = elements(site, self.storages, _lanes(site, self.config))
-                if site.kind == "alu":
-                    steps = chain.steps_of(site, elems, self.semantics)
-                    if not steps:
-                        self.info.append(SiteInfo(site.name, site.kind, site.write.buffer.name, 0))
-                        continue
-                    made = self.chain(site, elems, steps, key)
-                else:
-                    made = self.copy(site, elems, key, self.dram_base(site, at))
-            if dma.leads(site):
-                leaders.append(made.position)
-            (kernels if isinstance(made, Kernels) else copies).append(made)  # type: ignore[arg-type]
-            self.info.append(SiteInfo(site.name, site.kind, site.write.buffer.name, len(made.table)))
+        cut = ends.ends_of(self.sites, self.storages)
+        for whole in self.sites:
+            count = 0
+            for site, storages in ends.passes(whole, self.storages, cut):
+                made = self.site(site, storages, keys[site.order], at)
+                if made is None:
+                    continue
+                if dma.leads(site):
+                    leaders.append(made.position)
+                (kernels if isinstance(made, Kernels) else copies).append(made)  # type: ignore[arg-type]
+                count += len(made.table)
+            self.info.append(SiteInfo(whole.name, whole.kind, whole.write.buffer.name, count))
         return copies, kernels, np.concatenate(leaders)
 
-    def product(self, site: Site, key: order.Key) -> dma.Rows | Kernels:
-        places = [whole_element(a, self.storages, site.name) for a in (site.write, *site.reads)]
+    def site(
+        self, site: Site, storages: Mapping[Buffer, Storage], key: order.Key, at: Mapping[Buffer, int]
+    ) -> dma.Rows | Kernels | None:
+        """The instructions of a site; None where it has none."""
+        if site.kind == "gemm":
+            return self.product(site, storages, key)
+        elems = elements(site, storages, _lanes(site, self.config))
+        if site.kind != "alu":
+            return self.copy(site, elems, key, self.dram_base(site, at))
+        steps = chain.steps_of(site, elems, self.semantics)
+        return self.chain(site, elems, steps, key) if steps else None
+
+    def product(self, site: Site, storages: Mapping[Buffer, Storage], key: order.Key) -> dma.Rows | Kernels:
+        places = [whole_element(a, storages, site.name) for a in (site.write, *site.reads)]
         asked = alike.question(site, site.inner, places, key)
         return self.answered(
-            asked, (), [key.start, *[self.storages[a.buffer].address for a in (site.write, *site.reads)]],
+            asked, (), [key.start, *[storages[a.buffer].address for a in (site.write, *site.reads)]],
             lambda: gemm.lower_gemm(site, places, key, self.config, self.semantics),
         )
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
+from space import tails
 from space.model import Model
 from space.plan import Mask, Plan
 from space.rule import Column, Ints, NumericRule, Points
@@ -33,7 +34,7 @@ class Taper(NumericRule):
         made = []
         for a in model.nest.reduce:
             axis = model.nest.axes[a]
-            values = {0, *divisors(axis.extent), *(_uneven(axis.extent) if _alone(model, a) else ())}
+            values = {0, *divisors(axis.extent), *(_uneven(axis.extent) if tails.alone(model, a) else ())}
             if axis.extent > 1:
                 made.append(Column(f"last_{axis.name}", tuple(sorted(values)), 0, 1))
         return tuple(made)
@@ -86,13 +87,6 @@ def _uneven(extent: int) -> list[int]:
     if extent < LONG:
         return []
     return [extent - rest for rest in (1 << n for n in range(extent.bit_length())) if 2 * rest < extent]
-
-
-def _alone(model: Model, axis: int) -> bool:
-    """Whether an axis is the only one that moves what it moves: then what is left at its end is no more than a smaller box."""
-    rows = [coeffs for operand in model.nest.operands for coeffs, _ in operand.dims if coeffs[axis]]
-    others = (model.extents[other] > 1 for coeffs in rows for other, c in enumerate(coeffs) if c and other != axis)
-    return model.nest.tensorized and not any(others)
 
 
 def _any(plan: Plan) -> Mask:

@@ -206,7 +206,10 @@ class Tiling(NumericRule):
         return [*inner.T, *outer.T]
 
     def vary(self, model: Model, points: Points, rng: np.random.Generator) -> None:
-        """A new tile along one axis, more often one that suits all of the axis; as often one that takes room from another."""
+        """A new tile along one axis, more often one that suits all of the axis; as often one that takes room from another.
+
+        Of a reduction those are divisors: the others are many, and seldom better.
+        """
         axes = [a for a, axis in enumerate(model.nest.axes) if axis.extent > 1]
         if not axes:
             return
@@ -215,8 +218,8 @@ class Tiling(NumericRule):
         for k, a in enumerate(axes):
             rows = np.flatnonzero(which == k)
             column = model.columns[model.index[f"tile_{model.nest.axes[a].name}"]]
-            extent = model.nest.axes[a].extent
-            drawn = rng.choice(np.array(_sizes(extent, extent, bool(model.uneven[a]))), size=len(rows))
+            own = model.nest.axes[a]
+            drawn = rng.choice(np.array(_sizes(own.extent, own.extent, bool(model.uneven[a]) and not own.reduce)), size=len(rows))
             odd = rng.random(len(rows)) < 0.3
             drawn[odd] = rng.choice(np.array(column.choices), size=int(odd.sum()))
             points[rows, model.index[column.name]] = drawn

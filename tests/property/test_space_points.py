@@ -279,8 +279,8 @@ def test_points_by_name_and_their_refusals() -> None:
     assert "n=8" in space.explain(point) and "weight@n x2" in space.explain(point)
     with pytest.raises(UnknownNameError, match="did you mean 'tile_n'"):
         space.point(tile_nn=8)
-    with pytest.raises(ProgramError, match="choose one of 1, 2, 4"):
-        space.point(tile_k=3)
+    with pytest.raises(ProgramError, match="choose one of 1, 2, 3, 4"):
+        space.point(tile_k=12)
     with pytest.raises(ProgramError, match="not in the space"):
         space.point(tile_n=3)
     assert space.valid(space.point(tile_n=3, cut=1, load_weight=1)[None])[0], "63 = 21 * 3, and a last part of one"

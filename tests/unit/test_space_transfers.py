@@ -188,7 +188,7 @@ def test_what_only_stages_read_is_loaded_behind_the_loops_that_they_are_behind()
     points = of_kind(space, {**SIMPLE, **LOADED, "late": (1, 9)})
     loads = [points[:, space.names.index(f"load_{own}")] for own in "ab"]
     points = points[loads[0] > loads[1]]
-    assert len(points) >= 8 and error_of_lowest(space, RESIDUAL, points, 8) < 0.015
+    assert len(points) >= 8 and error_of_lowest(space, RESIDUAL, points, 8) < 0.025
 
 
 def test_loads_in_one_loop_come_in_the_order_of_the_operands() -> None:

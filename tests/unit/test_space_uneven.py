@@ -19,6 +19,9 @@ DENSE = "dense:m=14,k=64,n=80,bias=1"
 CONV = "conv2d:h=9,w=11,ci=32,co=80,k=3,pad=1"
 STRIDED = "conv2d:h=12,w=10,ci=32,co=48,k=1,stride=2"
 GROUPED = "conv2d:h=14,w=10,ci=80,co=80,k=3,stride=2,pad=1,groups=5"
+LONG = "dense:m=14,k=176,n=80,bias=1"
+DEEP = "conv2d:h=9,w=11,ci=80,co=32,k=3,pad=1"
+POINTS = "conv2d:h=5,w=7,ci=112,co=48,k=1"
 
 
 def uneven(space: Space, points: np.ndarray) -> np.ndarray:
@@ -28,6 +31,21 @@ def uneven(space: Space, points: np.ndarray) -> np.ndarray:
         sketch, plan = space.meaning(point[None])
         found.append(any(part.short[0, : sketch.model.n_spatial].any() for part in plan.parts if part.on[0]))
     return np.array(found, dtype=np.bool_)
+
+
+def in_pieces(space: Space, points: np.ndarray) -> np.ndarray:
+    """Which points have a last piece of a reduction that is smaller than the others."""
+    found = []
+    for point in points:
+        sketch, plan = space.meaning(point[None])
+        found.append(any(part.short[0, sketch.model.n_spatial :].any() for part in plan.parts if part.on[0]))
+    return np.array(found, dtype=np.bool_)
+
+
+def drawn_in_pieces(name: str, target: str, count: int) -> tuple[Space, np.ndarray]:
+    space = Space(workload(name).func, target)
+    points = space.sample(np.random.default_rng(6), count)
+    return space, points[in_pieces(space, points)]
 
 
 def drawn(name: str, target: str, count: int) -> tuple[Space, np.ndarray]:
@@ -209,3 +227,108 @@ def test_tiles_that_every_step_was_refused_for_are_points() -> None:
     point = settled(space, head=cut(space, "x", 4), tile_co=1, tile_y=2, tile_x=1, tile_ky=1, drop_zeros=1, order=4, load_data=3,
                     load_kernel=6, load_bias=2, head_late=1, init=1, head_init=2, banks_data=3, banks_kernel=2)
     assert uneven(space, point[None]).all() and run(space, name, point, execute=True).ok
+
+
+@pytest.mark.parametrize(("given", "tile"), [
+    ({"tile_k": 4}, 4), ({"tile_k": 5}, 4), ({"tile_k": 6}, 6), ({"tile_k": 10}, 6),
+    # Of the output something is cut off, and of the reduction nothing.
+    ({"tile_k": 4, "cut": ("m", 2)}, 4), ({"tile_k": 4, "head": ("n", 1)}, 4),
+    ({"tile_k": 7, "cut": ("n", 1), "cut_again": ("m", 3)}, 6),
+])
+def test_pieces_of_a_reduction_need_not_divide_it(given: dict[str, int | tuple[str, int]], tile: int) -> None:
+    space = Space(workload(LONG).func, "vta-de10")
+    values = {name: value if isinstance(value, int) else cut(space, *value) for name, value in given.items()}
+    point = settled(space, **values, load_data=3, load_weight=3)
+    assert point[space.names.index("tile_k")] == tile and in_pieces(space, point[None]).all()
+    assert run(space, LONG, point, execute=True).ok
+
+
+def test_without_a_load_between_them_there_are_no_pieces() -> None:
+    space = Space(workload(LONG).func, "vta-de10")
+    for loads in ({"load_data": 0, "load_weight": 0}, {"load_data": 1, "load_weight": 2, "tile_m": 4}):
+        point = settled(space, tile_k=4, **loads)
+        assert point[space.names.index("tile_k")] == 11 and not in_pieces(space, point[None]).any()
+
+
+@pytest.mark.parametrize(("name", "able"), [
+    (LONG, {"k"}), (DEEP, {"ci"}), (POINTS, {"ci"}), (GROUPED, set()),
+    ("conv2d:h=12,w=10,ci=144,co=48,k=1,stride=2", {"ci"}), ("conv2d:h=14,w=10,ci=240,co=160,k=3,groups=5", {"ci"}),
+    # Boundary: divisors all the way, of few iterations and of more; and a step too far between two.
+    ("dense:m=9,k=192,n=32", set()), ("dense:m=9,k=256,n=32", set()), ("dense:m=9,k=320,n=32", {"k"}),
+    ("dense:m=9,k=512,n=32", {"k"}), ("dense:m=9,k=160,n=32", {"k"}), ("dense:m=9,k=32,n=32", set()),
+    ("max_pool2d:h=9,w=9,c=16,k=3,stride=2,pad=1", set()),
+])
+def test_pieces_are_smaller_where_nothing_else_moves_what_they_read(name: str, able: set[str]) -> None:
+    """Windows move with rows and columns. Of few steps, too, where divisors are far apart."""
+    for sketch in Space(workload(name).func, "vta-de10").sketches:
+        for model in sketch.models:
+            assert {model.nest.axes[a].name for a in model.nest.reduce if model.uneven[a]} == able
+
+
+def test_what_moves_otherwise_than_index_by_index_has_gaps() -> None:
+    """Rows and columns of every second pixel, and those that windows share; addends are loaded by another engine."""
+    for name, wanted in ((STRIDED, [True, False, False]), (CONV, [True, False, False]), (POINTS, [True, True, True])):
+        model = next(s.model for s in Space(workload(name).func, "vta-de10").sketches if "rows in use" not in s.done)
+        dense = dict(zip([operand.label for operand in model.nest.operands], model.dense.tolist()))
+        assert dense["data"][1:4] == wanted and not any(dense["bias"])
+
+
+@pytest.mark.parametrize(("name", "target"), [
+    (LONG, "vta-de10"), (LONG, "vta-de10-portable"), (LONG, "vta-fsim"), (DEEP, "vta-de10"), (DEEP, "vta-de10-portable"),
+    (POINTS, "vta-pynq"), (POINTS, "vta-de10-portable"), ("dense:m=3,k=592,n=592", "vta-de10"),
+])
+def test_pieces_compute_the_same_within_their_bounds(name: str, target: str) -> None:
+    space, points = drawn_in_pieces(name, target, 60)
+    within_bounds(space, name, points, 8)
+
+
+@pytest.mark.parametrize("name", [LONG, DEEP, POINTS])
+def test_the_estimate_knows_pieces(name: str) -> None:
+    space, points = drawn_in_pieces(name, "vta-de10", 600)
+    assert len(points) > 60 and error_of_lowest(space, name, points) < 0.02
+
+
+def test_the_last_piece_costs_what_it_has() -> None:
+    """Of fewer blocks: fewer beats, and where every block is a DMA fewer DMAs."""
+    for make, whole, fewer, given, near in (
+        (lambda k: f"dense:m=16,k={16 * k},n=64", 12, (11, 10), {"tile_k": 4, "load_data": 3, "load_weight": 3}, 12),
+        # Rows of a tile of an image: a DMA for every block.
+        (lambda k: f"conv2d:h=9,w=9,ci={16 * k},co=32,k=1", 12, (11, 10),
+         {"tile_ci": 4, "tile_y": 3, "tile_x": 5, "load_data": 5, "load_kernel": 0, "order": 3}, 60),
+    ):
+        cycles, said = {}, {}
+        for k in (whole, *fewer):
+            space = Space(workload(make(k)).func, "vta-de10")
+            point = settled(space, **given)
+            found = dict(zip(space.names, point.tolist()))
+            assert all(found[column] == value for column, value in given.items())
+            cycles[k], said[k] = run(space, make(k), point).cycles, space.draft(point[None])[0]
+        for k in fewer:
+            off = (said[whole] - said[k]) - (cycles[whole] - cycles[k])
+            assert abs(off) <= near, (given, k, off, cycles, said)
+
+
+def test_what_holds_pieces_is_as_large_as_lowering_makes_it() -> None:
+    space, points = drawn_in_pieces(LONG, "vta-de10", 120)
+    met = 0
+    for point in points:
+        sketch, plan = space.meaning(point[None])
+        model, parts = sketch.model, [part for part in plan.parts if part.on[0]]
+        if plan.keep[0][0] or not plan.attach[0][0]:
+            continue
+        lowered = lower_table(space.schedule(point).func, "vta-de10")
+        made = sorted(storage.elements for storage in lowered.storages if storage.scope == INP)
+        assert made == sorted(int(model.footprint(plan, part, 0)[0]) for part in parts)
+        met += 1
+    assert met > 10
+
+
+@pytest.mark.parametrize("target", ["vta-de10", "vta-de10-portable"])
+@pytest.mark.parametrize("name", [LONG, DEEP, POINTS])
+def test_no_program_in_pieces_is_longer_than_its_bound(name: str, target: str) -> None:
+    space, points = drawn_in_pieces(name, target, 200)
+    said = [int(instructions(sketch.model, plan)[0]) for sketch, plan in (space.meaning(p[None]) for p in points)]
+    shortest = np.argsort(said, kind="stable")[:20]
+    assert len(shortest) == 20
+    for n in shortest:
+        assert len(lower_table(space.schedule(points[n]).func, target).table) <= said[n], space.explain(points[n])
