@@ -30,6 +30,7 @@ class Shape:
         source: their sizes without padding, shape (dims,).
         spans: indices from the first to the last that is used, shape (dims,).
         strides: elements of the tensor from one index to the next, without padding; shape (dims,).
+        often: how often a block that pads has each of the indices side by side, shape (dims,).
     """
 
     coeffs: Ints
@@ -38,6 +39,7 @@ class Shape:
     source: Ints
     spans: Ints
     strides: Ints
+    often: Ints
 
     @staticmethod
     def of(model: Model, operand: int) -> Shape:
@@ -50,6 +52,7 @@ class Shape:
                 np.array(values, dtype=np.int64) for values in (
                     [1 + op.reach(d) for d in every], [size for _, size in op.dims], op.source,
                     [model.span(operand, d) for d in every], [int(np.prod(op.source[d + 1 :])) for d in every],
+                    op.times or [1 for _ in every],
                 )
             ),
         )

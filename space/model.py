@@ -221,9 +221,8 @@ class Model:
         of many a reduction (``tails.uneven``).
         """
         still, axes = not self.nest.halos and not self.nest.wides, self.nest.axes
-        found = np.array([still and (not own.reduce or tails.uneven(self, a)) for a, own in enumerate(axes)], dtype=np.bool_)
-        found[self.tied] &= bool(self.padding.taps)
-        return found
+        found = [still and (not own.reduce or tails.uneven(self, a)) for a, own in enumerate(axes)]
+        return np.array([one and (bool(self.padding.taps) or a not in self.tied) for a, one in enumerate(found)], dtype=np.bool_)
 
     @cached_property
     def dense(self) -> Mask:
@@ -341,8 +340,8 @@ class Model:
         for k, shape in enumerate(self.shapes):
             for d, pairs in enumerate(moving[k]):
                 movers[k, d, : len(pairs)] = np.array(pairs, dtype=np.int64).reshape(len(pairs), 2)
-            often = operands[k].times or np.ones_like(shape.sizes)
-            sizes[k, : dims[k, 0]] = np.stack([shape.least, shape.sizes, shape.source, shape.spans, shape.strides, often], axis=1)
+            own = shape.least, shape.sizes, shape.source, shape.spans, shape.strides, shape.often
+            sizes[k, : dims[k, 0]] = np.stack(own, axis=1)
         return dims, movers, sizes
 
     @cached_property
