@@ -5,21 +5,27 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
+from functools import lru_cache
+from math import prod
 from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
+from autosched.ir.functor import walk, walk_expr
 from autosched.ir.host import moves_only
 from autosched.ir.interp import written
+from autosched.ir.patterns import choice_of
 from autosched.ir.scopes import WGT
+from autosched.ir.simplify import conjuncts
 from autosched.ir.stmt import Buffer, BufferStore, PrimFunc
 from autosched.lower.host_work import run_stage
 from space.least_epilogue import blocks_of
-from space.normalise.blocks import elements_of
+from space.normalise.blocks import elements_of, turning_point
 
 if TYPE_CHECKING:
     from space.model import Model
+    from space.operands import Operand
 
 Array = npt.NDArray[np.generic]
 
@@ -47,7 +53,8 @@ class Filling:
     once: Fraction = field(default=Fraction(1), compare=False)
 
 
-def fillings(stages: Sequence[PrimFunc]) -> Mapping[str, Filling]:
+@lru_cache(maxsize=8)  # sketches that differ in their stages only are packed alike
+def fillings(stages: tuple[PrimFunc, ...]) -> Mapping[str, Filling]:
     """By name, what of each tensor that the host packs is the program's.
 
     Args:
@@ -117,6 +124,8 @@ def shares(model: Model, full: Mapping[str, Filling]) -> tuple[Fraction, Fractio
 def least_products(model: Model, full: Mapping[str, Filling]) -> int:
     """How many products a sum has, at least, of those with any; 0 where it is not known.
 
+    As many have all of them, where nothing is ``masked``.
+
     Args:
         model: of the nest.
         full: how full tensors are, by name.
@@ -128,4 +137,43 @@ def least_products(model: Model, full: Mapping[str, Filling]) -> int:
     products, results = shares(model, full)
     vectors = max(model.out_elements * results, Fraction(1, LARGE))
     every = int(model.padding.extents.prod()) * c.block_in * products / vectors
-    return int(every * model.padding.least())
+    return int(every * model.padding.ends()[0])
+
+
+def deep(models: Sequence[Model]) -> int:
+    """Products that a sum of a program has, at least; 0 where that is not known.
+
+    Args:
+        models: of a sketch, one for every nest.
+    """
+    return least_products(models[0], fillings(models[0].packing)) if len(models) == 1 else 0
+
+
+def repeats(model: Model, full: Mapping[str, Filling], operands: Sequence[Operand]) -> Fraction:
+    """The share that is left of results if those that read the same elements of operands count once, at least.
+
+    So many different elements, by how many a result reads, are so many different results.
+
+    Args:
+        model: of a nest, in a form that has no elements repeatedly of its own accord, to fill lanes.
+        full: how full tensors are, by name.
+        operands: those of its sum.
+    """
+    if not model.origins:
+        return Fraction(1)
+    held = [f.once / f.lanes for o in operands if (f := full.get(o.name)) is not None and f.moved and f.lanes]
+    # Of places side by side (``times``) windows read several elements; others of a block of the program's own may be alike.
+    copied = [Fraction(own, max(sum(o.inside[d]) if o.inside else size, 1)) for o in operands if o.producer is not None
+              for d, (own, (_, size)) in enumerate(zip(o.source, o.dims)) if not o.times or o.times[d] == 1]
+    return prod([min(share, Fraction(1)) for share in (*held, *copied)], start=Fraction(1))
+
+
+def masked(func: PrimFunc) -> bool:
+    """Whether a program chooses by more than single indices that are beyond something: sums may be of fewer products than others.
+
+    Args:
+        func: as a user writes it.
+    """
+    values = [s.value for s in walk(func.body) if isinstance(s, BufferStore)]
+    found = [choice[0] for value in values for e in walk_expr(value) if (choice := choice_of(e)) is not None]
+    return any(turning_point(c) is None for condition in found for c in conjuncts(condition))

@@ -24,6 +24,7 @@ LONG, MANY, MOST = 6, 20, 64  # runs that tell a slope: the flatter one of two, 
 FAR_APART, APART = (8, LONG, 3), (4, 2 * LONG, 6)
 DEEP = 11  # products of a sum, so that three times as many take two micro-ops more
 BYTES = 3 * WRAP  # sums along which a slope is more than what bytes can add that were stored
+NEXT = 3  # times as long as another slope's runs are those of one that is not twice as steep
 FLAT = 4  # times as long as a run is what is no slope
 NEAR = 16  # a power of two is what is closer to it than by one part of so many
 
@@ -230,7 +231,7 @@ def _due(
         # One product moves the sum along so much, by steps of its other factor, which are no longer than a run.
         seen = 2 * FULL * min(steep.least, FULL)
         steep, *slopes = (replace(s, runs=min(s.runs, seen // s.most - 1)) for s in (steep, *slopes))
-    others = (s for s in slopes if s.runs >= LONG and _differ(s, steep))
+    others = [s for s in slopes if s.runs >= LONG and _differ(s, steep)]
     flat = max(others, key=lambda s: s.runs, default=steep) if steep.runs >= MANY else steep
     long = steep.runs * steep.least >= BYTES
     tails = _tails(nest, blocks, values, total, flat.most)
@@ -245,18 +246,26 @@ def _due(
         between = (NEAR + 1) * odd <= NEAR * steep.least and NEAR * steep.most <= (NEAR - 1) * 2 * odd
         further = 2 * (between and long and total.products >= DEEP and steep.runs >= MOST)
         return (*("shr",) * shifts, *clips), ends - len(clips) + further
+    if _jumps(table) or any(_differ(s, steep) and _differ(s, flat) for s in slopes):
+        return None  # an amount of shifting that another accumulator holds may take one value after the other
     shifts = sum(s.least > 1 for s in (steep, flat))
     told = (flat.least >= by * steep.most and flat.runs >= runs and total.products >= deep
             for by, runs, deep in (FAR_APART, APART))
     shifts = shifts if long and any(told) else min(shifts, 1)
-    due = shifts + 2 + ends
+    # Amounts next to each other may be the sum's sign, and what is shifted by 31 and more an end.
+    due = shifts + 2 + (ends if flat.step != steep.step or flat.least > NEXT * steep.most else 0)
     # Without a shift every state of the comparisons has one result, or one that changes with every sum.
     if shifts and max(s.runs for s in (steep, flat) if s.least > 1) <= 1 << due - 2:
         shifts, due = 0, due - shifts
     if not ends and steep.most == flat.most == 1:
         due += not _is_of_two_lines(table, steep, flat)
     named = (*("shr",) * bool(shifts), *clips)
-    return named, due - len(named)
+    return named, max(due - len(named), 0)
+
+
+def _jumps(table: Table) -> bool:
+    """Whether a table goes by more than one somewhere."""
+    return bool(np.isin(np.diff(table) % WRAP, (0, 1, WRAP - 1), invert=True).any())
 
 
 def _differ(slope: Slope, other: Slope) -> bool:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from math import prod
+from fractions import Fraction
+from math import ceil, floor, prod
 
 import numpy as np
 
@@ -44,7 +45,9 @@ class Epilogue:
     extra: int = 0
 
 
-def least_epilogue(nest: Nest, target: Target, laid_out: bool, visit: bool = False, products: int = 0) -> Epilogue:
+def least_epilogue(
+    nest: Nest, target: Target, laid_out: bool, visit: bool = False, products: int = 0, formed: Fraction = Fraction(1),
+) -> Epilogue:
     """The epilogue that no program can do without; each line is proven in docs/bound.md.
 
     A right shift, a maximum with a constant and a minimum with a constant are one operation each, the last two where the value
@@ -59,12 +62,15 @@ def least_epilogue(nest: Nest, target: Target, laid_out: bool, visit: bool = Fal
         laid_out: whether the operands' layout is the space's choice, so that an addend may come in a lane that is free.
         visit: what a result needs behind the last micro-op that adds to it: of a sum that starts with 0 and is of a single one.
         products: that a sum has at least; 0 where that is not known.
+        formed: the share of a sum's products that no padding makes zero, at most.
     """
     blocks = blocks_of(nest)
     values = ValueBounds(nest.func)
     for name in (*(w.block for w in nest.wides), nest.anchor, *nest.links):
         if name is not None:
             _know_sums(values, blocks[name])
+    if nest.anchor is not None and formed < 1:
+        _know_less(values, blocks[nest.anchor], formed)
     if visit and nest.anchor is not None:
         _know_visit(values, nest, blocks[nest.anchor], target.config.block_in)
     needed: dict[str, bool] = {}
@@ -135,16 +141,15 @@ def least_epilogue(nest: Nest, target: Target, laid_out: bool, visit: bool = Fal
     initial = min(initial, load)
     if not _steps_by_one(nest, values):
         return Epilogue(initial, (), frozenset(loaded))
-    curve = None if visit else curve_operations(nest, blocks, values, loaded, products)
-    if curve is not None and len(curve[0]) + curve[1] > len(needed):
-        # Another operation may multiply, or a load bring in what was stored.
-        due = 0 if target.multiplies or target.loads_widen or load < CYCLES else curve[1]
-        return Epilogue(initial, curve[0], frozenset(loaded), due)
-    if spread < 2:
-        return Epilogue(initial, tuple(needed)[:spread], frozenset(loaded))
     # A free lane may bring in a constant, and one element may come in as an operand of several results.
-    extra = 0 if joined or differences or laid_out else joined_operations(nest, blocks, values, bends)
-    return Epilogue(initial, tuple(needed), frozenset(loaded), extra)
+    apart = spread < 2 or joined or differences or laid_out
+    extra = 0 if apart else joined_operations(nest, blocks, values, bends)
+    named = tuple(needed)[:spread] if spread < 2 else tuple(needed)
+    curve = None if visit else curve_operations(nest, blocks, values, loaded, products)
+    if curve is not None and len(curve[0]) + curve[1] > len(named) + extra:
+        # Another operation may multiply, or a load bring in what was stored.
+        named, extra = curve[0], 0 if target.multiplies or target.loads_widen or load < CYCLES else curve[1]
+    return Epilogue(initial, named, frozenset(loaded), extra)
 
 
 def _zeros(e: Expr, known: Mapping[Buffer, int]) -> int:
@@ -235,6 +240,14 @@ def _behind_joints(nest: Nest, blocks: Mapping[str, Block]) -> tuple[bool, tuple
         read = [x for s in stores for x in walk_expr(s.value) if isinstance(x, BufferLoad) and x.buffer in chain - own]
         last = n if len(read) > 1 or stage.fresh else last
     return last >= 0, nest.stages[last + 1 :]
+
+
+def _know_less(values: ValueBounds, block: Block, formed: Fraction) -> None:
+    """Tells that sums have no more than a share of their products."""
+    if isinstance(block.body, BufferStore) and isinstance(block.init, BufferStore):
+        start = values.of(block.init.value, {iv.var: iv.dom for iv in block.iter_vars})
+        low, high = ((whole - first) * formed + first for whole, first in zip(values.of_buffer(block.body.buffer), start))
+        values.know(block.body.buffer, (floor(low), ceil(high)))
 
 
 def _know_sums(values: ValueBounds, block: Block) -> None:

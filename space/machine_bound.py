@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import lru_cache
 from math import prod
 
 import numpy as np
@@ -27,7 +26,7 @@ from sim import isa, timing
 from sim.config import VTAConfig
 from sim.timing import PIPELINE_CYCLES as PIPELINE
 from space.joins import joins_of_stages, joins_of_windows
-from space.lanes import Filling, fillings, least_products, shares
+from space.lanes import Filling, fillings, repeats, shares
 from space.last_loads import behind_loads
 from space.least_epilogue import blocks_of, differences_of, identities_of, least_epilogue
 from space.least_loads import beats, latency, load
@@ -35,8 +34,6 @@ from space.model import LAID_OUT, Model
 from space.nest import Nest
 from space.operands import Operand
 from space.plan import indices
-
-_fillings = lru_cache(maxsize=8)(fillings)  # sketches that differ in their stages only are packed alike
 
 
 @dataclass(frozen=True)
@@ -112,16 +109,9 @@ class _Needs:
     behind: int
 
 
-def deep(models: Sequence[Model]) -> int:
-    """Products that a sum of a program has, at least; 0 where that is not known.
-
-    Args:
-        models: of a sketch, one for every nest.
-    """
-    return least_products(models[0], _fillings(models[0].packing)) if len(models) == 1 else 0
-
-
-def machine_bound(models: Sequence[Model], visited: int = 0, given: Set[str] = frozenset(), deep: int = 0) -> MachineBound:
+def machine_bound(
+    models: Sequence[Model], visited: int = 0, given: Set[str] = frozenset(), deep: int = 0, fuller: bool = False,
+) -> MachineBound:
     """The bound for a program's nests: engines are serial, so what one of them has to do for all nests adds up.
 
     What several nests may have in common (an operand, the products themselves, what an instruction costs beyond its micro-ops,
@@ -133,15 +123,16 @@ def machine_bound(models: Sequence[Model], visited: int = 0, given: Set[str] = f
             chooses.
         given: names of the program's own tensors: what the host makes of them may be what another one is, taken away.
         deep: products that a sum has, at least, if there is one nest.
+        fuller: whether the form has elements repeatedly so as to fill lanes: of another form the results are no more alike.
     """
     config = models[0].config
-    full = dict(_fillings(models[0].packing))
+    full = dict(fillings(models[0].packing))
     passing = _passing(models)
     nests: list[_Needs] = []
     used = _used(models)
     kinds: dict[str, frozenset[str]] = {}
     for n, model in enumerate(models):
-        nests.append(_needs(model, full, passing, used[n], kinds, given, len(models) == 1, deep))
+        nests.append(_needs(model, full, passing, used[n], kinds, given, len(models) == 1, deep, fuller))
         if models[0].origins:
             # What a nest stores for another one is as full as its results are: another layout may leave no lane empty there.
             full |= _between(model, full)
@@ -363,7 +354,7 @@ def _stored(nest: Nest) -> list[str]:
 
 def _needs(
     model: Model, full: Mapping[str, Filling], passing: frozenset[str], rest: _Used, kinds: dict[str, frozenset[str]],
-    given: Set[str], single: bool, deep: int,
+    given: Set[str], single: bool, deep: int, fuller: bool,
 ) -> _Needs:
     """What a nest needs.
 
@@ -376,9 +367,10 @@ def _needs(
         given: names of the program's own tensors.
         single: whether it is the program's only one.
         deep: products that a sum of it has, at least.
+        fuller: as for ``machine_bound``.
     """
     nest, c = model.nest, model.config
-    epilogue = least_epilogue(nest, model.target, bool(model.origins), products=deep)
+    epilogue = least_epilogue(nest, model.target, bool(model.origins), products=deep, formed=model.padding.ends()[1])
     lanes_of = {scope: prod(memory.lanes) for scope, memory in model.target.memories.items()}
     constant = {x.buffer.name for x in nest.func.constants}
     # Where a load widens, what an identity widens needs no product.
@@ -393,9 +385,12 @@ def _needs(
     read = [nest.operands[k] for k in reduced if nest.operands[k].scope != ACC]
     alike = _repeated(model, read) if nest.anchor else 1
     again = 1 if widened or not nest.tensorized else _recurring(model, read)
-    products = -(-_of(products, real) // (alike * again))
+    # What the host has laid out several times may make results that are alike, too.
+    data = repeats(model, full, [o for o in read if o.scope == INP]) if not fuller else Fraction(1)
+    distinct = data * repeats(model, full, [o for o in read if o.scope == WGT]) if not fuller else data
+    products = -(-_of(products, real * data) // (alike * again))
     # Vectors of padding alone are the same constant: a program may make one of them and store it again and again.
-    vectors, stored = _of(_with_products(model), share), _of(model.out_elements, share)
+    vectors, stored = _of(_with_products(model), share * distinct), _of(model.out_elements, share)
     starts = -(-vectors // alike) if products else 0
     vectors = -(-vectors // _repeated(model, nest.operands))
     if nest.tensorized and _same_factors(model):
@@ -467,7 +462,7 @@ def _needs(
     before = frozenset[str]().union(*(kinds.get(nest.operands[k].name, frozenset()) for k in reduced)) if passes else frozenset()
     own = [kind for kind in epilogue.named if kind not in before]
     # Another nest may make of the operand what several need of it.
-    extra = epilogue.extra if single and alike * again == 1 else 0
+    extra = epilogue.extra if single and alike * again * distinct == 1 else 0
     kinds |= {name: before.union(epilogue.named) for name in _stored(nest)}
     # What a maximum takes the largest of may be done to that alone: it is monotone.
     worked = vectors if rest.pooled is None else min(vectors, _of(rest.pooled, share))

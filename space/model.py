@@ -521,7 +521,7 @@ class Model:
             early: operands whose load, where it is outside all loops, stands in front of all nests.
         """
         nest, last = self.nest, since + len(plan.parts) - 1
-        tensors = nest.live if nest.anchor is not None or nest.within else max(1, len(nest.stages))
+        tensors = nest.live + nest.begun if nest.anchor is not None or nest.within else max(1, len(nest.stages))
         found, parts = [], plan.stack
         for k, operand in enumerate(nest.operands):
             shared, made = self.shared(plan, k), int(operand.consumer in nest.sides)  # what is made of it has a place of its own

@@ -103,6 +103,7 @@ class Nest:
         halos: what stages read at several places.
         within: how many of the first stages stand in the place of a halo; where all do, what is stored stands there.
         place: which halo that is.
+        begun: tensors besides, that a stage begins with what has fewer elements for.
     """
 
     func: PrimFunc
@@ -128,6 +129,7 @@ class Nest:
     halos: tuple[Halo, ...] = ()
     within: int = 0
     place: int = 0
+    begun: int = 0
 
     @property
     def stands(self) -> bool:
@@ -420,8 +422,7 @@ def _live(chain: list[Site], sources: set[Buffer]) -> int:
         most = max(most, len(held))
         held = {*(held - ends), *({site.store.buffer} - sources)}
     # What needs a place besides another one's has it for itself.
-    stages = [site for site in chain if site.block.init is None]
-    return most + sum(aside(site.store.value) for site in stages) + any(_begins_apart(site, made) for site in stages)
+    return most + sum(aside(site.store.value) for site in chain if site.block.init is None)
 
 
 def _begins_apart(site: Site, made: set[Buffer]) -> bool:
@@ -471,7 +472,8 @@ def _nest(
                 tuple(s.block.name for s in sides.values()), between, tensorized, 1 if tensorized else imm + 2 * tensor, wides,
                 not tensorized and anchor is not None and is_guarded(term_of(anchor)),
                 bool(sides) and target.semantics != "chisel", _live(chain, sources) if anchor or within else 1, _forks(chain),
-                tuple(s.block.name for s in outs[:-1]), tuple(x.halo for x in around), within, _place(around, chain[0]))
+                tuple(s.block.name for s in outs[:-1]), tuple(x.halo for x in around), within, _place(around, chain[0]),
+                int(any(_begins_apart(s, {x.store.buffer for x in chain}) for s in chain if s.block.init is None)))
 
 
 def _begun(

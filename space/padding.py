@@ -87,15 +87,16 @@ class Padding:
             every = every // places * int(np.count_nonzero(self._inside(dim).reshape(places, -1).any(axis=1)))
         return every
 
-    def least(self) -> Fraction:
-        """The share of a result's products that no padding makes zero, at least, of the results that have any."""
-        found = Fraction(1)
+    def ends(self) -> tuple[Fraction, Fraction]:
+        """The share of a result's products that no padding makes zero, at least, of the results that have any, and at most."""
+        least = most = Fraction(1)
         for dim in self.dims:
             places = int(self.extents[[a for a in dim.axes if a < self.n_spatial]].prod())
             inside = self._inside(dim).reshape(places, -1)
             counts, every = np.count_nonzero(inside, axis=1), inside.shape[1]
-            found *= Fraction(int(counts[counts > 0].min(initial=every)), every)
-        return found
+            least *= Fraction(int(counts[counts > 0].min(initial=every)), every)
+            most *= Fraction(int(counts.max()), every)
+        return least, most
 
     def places(self) -> list[tuple[int, Ints]]:
         """By dimension the steps of its spatial axes, and for every step of its reductions those that read no padding."""

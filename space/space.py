@@ -18,8 +18,9 @@ from space.bound import bound
 from space.build import Build
 from space.distinct import distinct, fresh_of, keys
 from space.draft import draft
-from space.machine_bound import MachineBound, deep, machine_bound
-from space.normalise import DIFFERENCES, FUSED, KEPT
+from space.lanes import deep, masked
+from space.machine_bound import MachineBound, machine_bound
+from space.normalise import BANDED, DIFFERENCES, FUSED, GATHERED, KEPT, PLACES
 from space.plan import Plan
 from space.rule import Ints, NumericRule, Points, Rule, StructuralRule, product
 from space.rules import NUMERIC, STRUCTURAL
@@ -486,8 +487,10 @@ class Space:
         plain = [s for s, rank in zip(self.sketches, ranks) if rank == min(ranks)]
         visited = visits(self.func, self.target) if any(s.models[0].origins for s in plain) else 0
         given = {b.name for b in self.func.buffers}
-        least = min(filter(None, (deep(s.models) for s in plain)), default=0)
-        return min((machine_bound(s.models, visited, given, least) for s in plain), key=lambda b: b.cycles)
+        least = 0 if masked(self.func) else min(filter(None, (deep(s.models) for s in plain)), default=0)
+        fuller = {BANDED, GATHERED, PLACES}
+        found = (machine_bound(s.models, visited, given, least, not fuller.isdisjoint(s.done)) for s in plain)
+        return min(found, key=lambda b: b.cycles)
 
     def machine_bound(self) -> int:
         """Cycles that no program of the machine can beat which forms the workload's products on the GEMM."""
