@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from math import prod
 
 import numpy as np
 import numpy.typing as npt
@@ -31,6 +32,7 @@ from space.words import refusal_of
 LATER = {KEPT, GATHERED, PLACES, BANDED, REPEATED}  # forms whose points come behind those of others, where there are others
 ALONE = {MOVED, FUSED}  # which may be the only ones
 BEHIND = {*LATER, *ALONE}
+CUT = 1 << 13  # micro-ops of a program from which on its parts are cut, whoever unpacks them
 
 
 @dataclass(frozen=True, eq=False)
@@ -242,8 +244,10 @@ def _fitting(
         free = (_origins(host), host.pack) if host.unpack else ({}, ())
         unpacked = _unpacked(host)
         for nest in nests:
-            # A stage that another nest reads cannot be cut.
-            fitting = [rule for rule in numeric if not (rule.cuts and nest.between)]
+            # A stage that another nest reads cannot be cut; and of little work parts of its own, where the host unpacks what is
+            # stored, or stores are several, would double what a search takes for less than it finds.
+            whole = nest.between or ((host.unpack or nest.also) and prod(axis.extent for axis in nest.axes) < CUT)
+            fitting = [rule for rule in numeric if not (rule.cuts and whole)]
             models.append(Model(nest, target, fitting, len(nests), *free, again.get(nest.out, ""), unpacked))
         least = [least_work(m.padding.useful if m.nest.anchor else 0, m.out_elements, target.config) for m in models]
         reason = too_much(sum(least))

@@ -125,11 +125,13 @@ def test_what_is_large_is_not_looked_at(monkeypatch: pytest.MonkeyPatch) -> None
     stages = split_host(normalise(func, TARGET)[0]).pack
     elements = {b.name: prod(int(e.value) for e in b.shape) for s in stages for b in s.buffers}  # type: ignore[attr-defined]
     monkeypatch.setattr("space.lanes.LARGE", elements["W_global"] - 1)
+    fillings.cache_clear()
     found = fillings(stages)
     given = {b.name: prod(int(e.value) for e in b.shape) for b in func.buffers}["W"]  # type: ignore[attr-defined]
     share = Fraction(given, elements["W_global"])  # counted as full, no program would seem to be as fast as some are
     assert share == Fraction(3, 16) and found["W_global"] == Filling(share, share, given)
     monkeypatch.setattr("space.lanes.LARGE", elements["W_global"])
+    fillings.cache_clear()
     assert fillings(stages)["W_global"].lanes == Fraction(3, 16)
 
 

@@ -99,13 +99,20 @@ def dense(m: int, n: int, k: int) -> PrimFunc:
 
 
 @pytest.mark.parametrize("target", ["vta-de10", "vta-de10-portable", "vta-fsim"])
-def test_points_cut_what_the_host_unpacks(target: str) -> None:
+def test_points_cut_what_the_host_unpacks(target: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("space.sketch.CUT", 0)
     func = dense(22, 75, 40)
     space = Space(func, target)
     assert {"head", "cut", "cut_again", "tail_last"} <= {*space.names}
     points = space.sample(np.random.default_rng(3), 150)
     cut = points[(points[:, [space.names.index(n) for n in ("head", "cut", "cut_again")]] > 0).sum(axis=1) > 1]
     within_bounds(space, func, cut, 12)
+
+
+@pytest.mark.parametrize(("rows", "cut"), [(512, True), (511, False)])
+def test_little_work_is_not_cut(rows: int, cut: bool) -> None:
+    """From 8192 micro-ops on: 512 rows by 4 blocks by 4."""
+    assert ("cut" in Space(dense(rows, 64, 64), "vta-de10").names) is cut
 
 
 def pair(m: int, n: int, k: int) -> PrimFunc:
@@ -119,7 +126,8 @@ def pair(m: int, n: int, k: int) -> PrimFunc:
 
 
 @pytest.mark.parametrize("target", ["vta-de10", "vta-de10-portable", "vta-fsim"])
-def test_points_cut_several_results_of_one_sum_alike(target: str) -> None:
+def test_points_cut_several_results_of_one_sum_alike(target: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("space.sketch.CUT", 0)
     func = pair(22, 75, 40)
     space = Space(func, target)
     assert len(space.sketches[0].models) == 1 and space.sketches[0].model.nest.also

@@ -121,7 +121,7 @@ def test_the_draft_knows_what_few_micro_ops_cost(held: int, semantics: str) -> N
 
 
 @pytest.mark.parametrize(("name", "parts"), [
-    (PADDED, False), ("conv2d_transpose:h=4,w=4,ci=32,co=32,k=4,stride=2,pad=1", False),
+    (PADDED, False), pytest.param("conv2d_transpose:h=4,w=4,ci=32,co=32,k=4,stride=2,pad=1", False, marks=pytest.mark.slow),
     ("conv2d:h=6,w=4,ci=32,co=64,k=3,pad=1", True),
 ])
 def test_weights_come_in_as_many_dmas_as_are_counted(name: str, parts: bool) -> None:
