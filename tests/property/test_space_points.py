@@ -39,7 +39,7 @@ UNCUT = [rule for rule in (*STRUCTURAL, *NUMERIC) if rule.name not in ("cuts", "
 
 
 @pytest.mark.parametrize(("name", "rules"), [
-    ("t1", UNCUT), ("t2", UNCUT), ("dense:m=2,k=64,n=96", UNCUT),
+    ("t1", UNCUT), ("t2", UNCUT), pytest.param("dense:m=2,k=64,n=96", UNCUT, marks=pytest.mark.slow),
     pytest.param("dense:m=1,k=32,n=48,tail=cast,bias=0", None, marks=pytest.mark.slow),
     ("add:m=1,n=48", None), ("dense:m=1,k=16,n=48,tail=cast,bias=0", None),
 ])

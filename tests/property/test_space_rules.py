@@ -303,8 +303,8 @@ def test_points_with_first_parts_are_programs_of_their_own() -> None:
     columns = {name: points[:, n] for n, name in enumerate(space.names)}
     some = points[(columns["head_k"] < 2) | (columns["last_k"] > 0) | (columns["keep_data"] > 0) | (columns["keep_weight"] > 0)]
     assert len(some) == 1148
-    results = [measure(Candidate(TINY, "vta-de10", tuple(space.trace(p).as_json()))) for p in some]
-    assert all(r.ok for r in results) and len({r.program for r in results}) == len(some)
+    results = [measure(Candidate(TINY, "vta-de10", tuple(space.trace(p).as_json()))) for p in some[::3]]
+    assert all(r.ok for r in results) and len({r.program for r in results}) == len(results)
 
 
 @pytest.mark.parametrize(("name", "axis", "uneven"), [

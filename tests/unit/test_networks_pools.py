@@ -52,7 +52,7 @@ CASES = [
 ]
 
 
-@pytest.mark.parametrize("case", range(len(CASES)))
+@pytest.mark.parametrize("case", [pytest.param(n, marks=[pytest.mark.slow] if n in (2, 4) else []) for n in range(len(CASES))])
 def test_a_pool_joins_its_convolution(case: int, onnx_models: ModuleType, tmp_path: Path) -> None:
     form, shape, conv, pool, plain, packed = CASES[case]
     b, last = pooled(onnx_models, shape, conv, pool, form)

@@ -37,7 +37,7 @@ def saved(model: object, path: Path) -> Path:
 
 
 @pytest.mark.parametrize(("form", "rounding"), [
-    ("qdq", "floor"), ("integer", "half-up"), pytest.param("qlinear", "half-up", marks=pytest.mark.slow),
+    ("qdq", "floor"), *(pytest.param(form, "half-up", marks=pytest.mark.slow) for form in ("integer", "qlinear")),
 ])
 def test_a_residual_network_gives_the_bytes_of_its_integer_form(
     form: str, rounding: str, onnx_models: ModuleType, tmp_path: Path

@@ -125,7 +125,7 @@ def pair(m: int, n: int, k: int) -> PrimFunc:
         te.compute((m, n), lambda i, j: te.max(te.min((s[i, j] + b[j]) >> 4, 99), 0).astype("int8"), name="more")])
 
 
-@pytest.mark.parametrize("target", ["vta-de10", "vta-de10-portable", "vta-fsim"])
+@pytest.mark.parametrize("target", ["vta-de10", pytest.param("vta-de10-portable", marks=pytest.mark.slow)])
 def test_points_cut_several_results_of_one_sum_alike(target: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("space.sketch.CUT", 0)
     func = pair(22, 75, 40)

@@ -37,7 +37,7 @@ def proposed(space: Space, seed: int, monkeypatch: pytest.MonkeyPatch) -> tuple[
     return found, bred
 
 
-@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.slow)])
 def test_a_valley_between_two_places_of_a_load_is_crossed(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Weights of a whole reduction on chip, with small tiles: the best there is a few per cent above that with parts of it."""
     space = Space(workload(DENSE).func, SMALL)

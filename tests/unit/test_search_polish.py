@@ -56,6 +56,7 @@ def test_nothing_next_to_the_lowest_drafts_is_lower(name: str, monkeypatch: pyte
     np.testing.assert_allclose(polished._drafts[low], polished.space.draft(polished._pool[low]), rtol=1e-12)
 
 
+@pytest.mark.slow
 def test_what_is_found_so_is_bred_from(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of five seeds, one or more end lower by it, and none higher."""
     lowest: dict[int, list[float]] = {}

@@ -13,7 +13,7 @@ from autosched.ir.stmt import BufferStore
 from space import Space
 from space.normalise.blocks import device_blocks
 
-TARGETS = ("vta-de10", "vta-de10-portable", "vta-fsim")
+TARGETS = ("vta-de10", "vta-de10-portable", pytest.param("vta-fsim", marks=pytest.mark.slow))
 PLACE = "init in place"
 
 

@@ -29,7 +29,7 @@ from space import Space
     ("conv2d:h=40,w=40,ci=48,co=48,k=1,pad=2,groups=48", {"drop_zeros": 1}),
     ("conv2d:h=29,w=40,ci=32,co=16,k=1,pad=1,stride=2", {"drop_zeros": 1}),
     # Windows that share elements, of which a stage reads several.
-    ("max_pool2d:h=12,w=12,c=40,k=7,stride=4", {"sketch": 1}),
+    pytest.param("max_pool2d:h=12,w=12,c=40,k=7,stride=4", {"sketch": 1}, marks=pytest.mark.slow),
 ])
 def test_sampled_points_are_schedules(name: str, where: dict[str, int]) -> None:
     task = workload(name)

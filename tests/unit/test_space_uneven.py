@@ -274,8 +274,9 @@ def test_what_moves_otherwise_than_index_by_index_has_gaps() -> None:
 
 
 @pytest.mark.parametrize(("name", "target"), [
-    (LONG, "vta-de10"), (LONG, "vta-de10-portable"), (LONG, "vta-fsim"), (DEEP, "vta-de10"), (DEEP, "vta-de10-portable"),
-    (POINTS, "vta-pynq"), (POINTS, "vta-de10-portable"), ("dense:m=3,k=592,n=592", "vta-de10"),
+    (LONG, "vta-de10"), (LONG, "vta-de10-portable"), (DEEP, "vta-de10"), (POINTS, "vta-pynq"),
+    *(pytest.param(*each, marks=pytest.mark.slow) for each in (
+        (LONG, "vta-fsim"), (DEEP, "vta-de10-portable"), (POINTS, "vta-de10-portable"), ("dense:m=3,k=592,n=592", "vta-de10"))),
 ])
 def test_pieces_compute_the_same_within_their_bounds(name: str, target: str) -> None:
     space, points = drawn_in_pieces(name, target, 60)
@@ -323,7 +324,7 @@ def test_what_holds_pieces_is_as_large_as_lowering_makes_it() -> None:
     assert met > 10
 
 
-@pytest.mark.parametrize("target", ["vta-de10", "vta-de10-portable"])
+@pytest.mark.parametrize("target", ["vta-de10", pytest.param("vta-de10-portable", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("name", [LONG, DEEP, POINTS])
 def test_no_program_in_pieces_is_longer_than_its_bound(name: str, target: str) -> None:
     space, points = drawn_in_pieces(name, target, 200)
