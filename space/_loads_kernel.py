@@ -137,7 +137,7 @@ def loads(
                 elements = whole = dmas = 1
                 inner, segments = True, 0
                 for d in range(n_dims - 1, -1, -1):
-                    size, source, often = sizes[k, d, 1], sizes[k, d, 2], sizes[k, d, 5]
+                    size, source = sizes[k, d, 1], sizes[k, d, 2]
                     if attach[k, r] != 0:
                         size = sizes[k, d, 0]
                         for m in range(movers.shape[2]):
@@ -155,11 +155,7 @@ def loads(
                     region[i, p, d, r] = size
                     elements *= size
                     whole *= min(sizes[k, d, 3], source) if plain else sizes[k, d, 3]
-                    if often > 1 and not plain:
-                        # A transfer brings an element to one place: those side by side take one each.
-                        inner, segments, each = False, max(segments, 2), min(size, source * often)
-                    else:
-                        inner, segments, each = merged(size, whole_of(size, source, plain), inner, segments)
+                    inner, segments, each = brought(size, sizes[k, d], plain, inner, segments)
                     dmas *= each
                 counts[0, i, p, r] = elements
                 counts[2, i, p, r] = whole if stays else elements
@@ -237,7 +233,7 @@ def pieces(region: Any, sizes: Any, k: int, p: int, r: int, n_dims: int, plain: 
     inner, segments, made = True, 0, 1
     for d in range(n_dims - 1, -1, -1):
         size = max(region[k, p, d, r] - (less if d == along else 0), 1)
-        inner, segments, each = merged(size, whole_of(size, sizes[k, d, 2], plain), inner, segments)
+        inner, segments, each = brought(size, sizes[k, d], plain, inner, segments)
         made *= each
     return made
 
@@ -271,7 +267,7 @@ def shares(
                 for d in range(dims[k, 0] - 1, -1, -1):
                     size = region[k, p, d, r]
                     plain = dims[k, 1] == 0 or drops[r]
-                    inner, segments, made = merged(size, whole_of(size, sizes[k, d, 2], plain), inner, segments)
+                    inner, segments, made = brought(size, sizes[k, d], plain, inner, segments)
                     if size > 1:
                         outermost, each = d, made
                 if each == 1:
@@ -289,9 +285,23 @@ def shares(
 
 
 @lean
-def whole_of(size: int, source: int, plain: bool) -> bool:
-    """Whether a fill brings all of a dimension in one piece: padding is written apart, where only a single index is one."""
-    return size == source and (plain or size == 1)
+def brought(size: int, sizes: Any, plain: bool, inner: bool, segments: int) -> tuple[bool, int, int]:
+    """As ``merged``, of one dimension of what a fill brings.
+
+    Padding is written apart, so that only a single index is all of a dimension in one piece. And a transfer brings an element to
+    one place: those side by side take one each.
+
+    Args:
+        size: of the region along the dimension.
+        sizes: of the dimension, as for ``loads``.
+        plain: whether no padding is written.
+        inner: as for ``merged``, like the next.
+        segments: how many there are without those that merged.
+    """
+    source, often = sizes[2], sizes[5]
+    if often > 1 and not plain:
+        return False, max(segments, 2), min(size, source * often)
+    return merged(size, size == source and (plain or size == 1), inner, segments)
 
 
 @lean

@@ -137,7 +137,7 @@ def least_products(model: Model, full: Mapping[str, Filling]) -> int:
     products, results = shares(model, full)
     vectors = max(model.out_elements * results, Fraction(1, LARGE))
     every = int(model.padding.extents.prod()) * c.block_in * products / vectors
-    return int(every * model.padding.ends()[0])
+    return int(every * model.padding.ends[0])
 
 
 def deep(models: Sequence[Model]) -> int:

@@ -370,7 +370,7 @@ def _needs(
         fuller: as for ``machine_bound``.
     """
     nest, c = model.nest, model.config
-    epilogue = least_epilogue(nest, model.target, bool(model.origins), products=deep, formed=model.padding.ends()[1])
+    epilogue = least_epilogue(nest, model.target, bool(model.origins), products=deep, formed=model.padding.ends[1])
     lanes_of = {scope: prod(memory.lanes) for scope, memory in model.target.memories.items()}
     constant = {x.buffer.name for x in nest.func.constants}
     # Where a load widens, what an identity widens needs no product.

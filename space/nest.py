@@ -425,12 +425,17 @@ def _live(chain: list[Site], sources: set[Buffer]) -> int:
     return most + sum(aside(site.store.value) for site in chain if site.block.init is None)
 
 
-def _begins_apart(site: Site, made: set[Buffer]) -> bool:
-    """Whether a stage that reads what is ``made`` begins with what has fewer elements than its result: ``s + (b << 3)``."""
-    heads = heads_of(site.store.value)
-    if len(heads) != 1 or not heads[0] or not any(x.buffer in made for x in loads_of(site)):
-        return False
-    return not any(x.buffer in made or set(x.indices) >= {i for i in site.store.indices if free_vars(i)} for x in heads[0])
+def _begun_apart(chain: list[Site]) -> int:
+    """1 where a stage that reads what others make begins with what has fewer elements than its result, as ``s + (b << 3)``."""
+    made = {s.store.buffer for s in chain}
+
+    def apart(site: Site) -> bool:
+        heads = heads_of(site.store.value)
+        if len(heads) != 1 or not heads[0] or not any(x.buffer in made for x in loads_of(site)):
+            return False
+        return not any(x.buffer in made or set(x.indices) >= {i for i in site.store.indices if free_vars(i)} for x in heads[0])
+
+    return int(any(apart(s) for s in chain if s.block.init is None))
 
 
 def _nest(
@@ -473,7 +478,7 @@ def _nest(
                 not tensorized and anchor is not None and is_guarded(term_of(anchor)),
                 bool(sides) and target.semantics != "chisel", _live(chain, sources) if anchor or within else 1, _forks(chain),
                 tuple(s.block.name for s in outs[:-1]), tuple(x.halo for x in around), within, _place(around, chain[0]),
-                int(any(_begins_apart(s, {x.store.buffer for x in chain}) for s in chain if s.block.init is None)))
+                _begun_apart(chain))
 
 
 def _begun(

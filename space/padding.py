@@ -80,19 +80,23 @@ class Padding:
         """The spatial axes that move a dimension, then the reduction axes."""
         return sorted(dim.axes, key=lambda a: a >= self.n_spatial)
 
+    def _by_result(self, dim: PaddedDim) -> npt.NDArray[np.bool_]:
+        """As ``_inside``, shape (steps of the spatial axes, steps of the reduction axes)."""
+        return self._inside(dim).reshape(int(self.extents[[a for a in dim.axes if a < self.n_spatial]].prod()), -1)
+
     def vectors(self, every: int) -> int:
         """Of so many output vectors, all of a nest, those with a product that no padding makes zero."""
         for dim in self.dims:
-            places = int(self.extents[[a for a in dim.axes if a < self.n_spatial]].prod())
-            every = every // places * int(np.count_nonzero(self._inside(dim).reshape(places, -1).any(axis=1)))
+            inside = self._by_result(dim)
+            every = every // len(inside) * int(np.count_nonzero(inside.any(axis=1)))
         return every
 
+    @cached_property
     def ends(self) -> tuple[Fraction, Fraction]:
         """The share of a result's products that no padding makes zero, at least, of the results that have any, and at most."""
         least = most = Fraction(1)
         for dim in self.dims:
-            places = int(self.extents[[a for a in dim.axes if a < self.n_spatial]].prod())
-            inside = self._inside(dim).reshape(places, -1)
+            inside = self._by_result(dim)
             counts, every = np.count_nonzero(inside, axis=1), inside.shape[1]
             least *= Fraction(int(counts[counts > 0].min(initial=every)), every)
             most *= Fraction(int(counts.max()), every)
@@ -100,11 +104,8 @@ class Padding:
 
     def places(self) -> list[tuple[int, Ints]]:
         """By dimension the steps of its spatial axes, and for every step of its reductions those that read no padding."""
-        found = []
-        for dim in self.dims:
-            steps = int(self.extents[[a for a in dim.axes if a < self.n_spatial]].prod())
-            found.append((steps, np.count_nonzero(self._inside(dim).reshape(steps, -1), axis=0)))
-        return found
+        every = [self._by_result(dim) for dim in self.dims]
+        return [(len(inside), np.count_nonzero(inside, axis=0)) for inside in every]
 
     def read(self, operand: Operand, least: int) -> int:
         """Of so many elements of an operand, all that products read, those in a product that no padding makes zero.

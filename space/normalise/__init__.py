@@ -390,6 +390,7 @@ def _in_elements(
         gathers.apply(laid_out, target)
         if wanted.flat and not planes.apply(laid_out, target):
             return False
+
         def elements(tried: Schedule, rows: Names) -> None:
             packing.apply(tried, target, otherwise == APART, weights, wanted.flat, rows)
 

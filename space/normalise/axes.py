@@ -114,8 +114,8 @@ def parts_of(blocks: Sequence[Block], axes: Axes) -> list[list[Block]]:
         near = [part for part in parts if part[0] & uses]
         for part in near:
             uses |= part[0]
-        together = [b for part in near for b in part[1]]
-        parts = [*[part for part in parts if part not in near], (uses, [*together, block])]
+        before = [b for part in near for b in part[1]]
+        parts = [*[part for part in parts if part not in near], (uses, [*before, block])]
     return [own for _, own in parts]
 
 

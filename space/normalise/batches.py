@@ -28,7 +28,7 @@ from space.normalise.blocks import (
     store_of,
 )
 from space.normalise.packing import sides_of
-from space.normalise.units import unit_first
+from space.normalise.units import iterate, unit_first
 
 MOST_TRIED = 12  # choices of rows, for all parts of a program together
 
@@ -171,11 +171,7 @@ def _with_unit(sch: Schedule, target: Target, last: str) -> int:
     names = [b.name for b in part]
     for name in names:
         sch.transform_layout(sch.get_sblock(name), ("write", 0), unit_first)
-    made = {store_of(device_block(sch, name)).buffer.name for name in names}
-    for name in names:
-        block = device_block(sch, name)
-        own = dict.fromkeys(r.buffer.name for r in (*block.writes, *block.reads))
-        sch.add_unit_iterator(sch.get_sblock(name), [b for b in own if b in made])
+    iterate(sch, names, {})
     return 0
 
 

@@ -7,7 +7,7 @@ sums up or compares elements of a plane is written out: a stage reads all of its
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from math import prod
 
 from autosched.errors import ScheduleError
@@ -174,7 +174,6 @@ def _with_units(sch: Schedule, names: list[str]) -> None:
         if block.name in names or (block.init is None and any(x.buffer in made for x in loads_of(block))):
             made.add(store_of(block).buffer)
             blocks.append(block.name)
-    tensors = [b.name for b in dict.fromkeys(store_of(device_block(sch, name)).buffer for name in blocks)]
     for name in blocks:
         sch.transform_layout(sch.get_sblock(name), ("write", 0), unit_first)
     kernels: dict[str, str] = {}
@@ -185,6 +184,18 @@ def _with_units(sch: Schedule, names: list[str]) -> None:
             sch.transform_layout(sch.get_sblock(name), weight.name, unit_first)
             sch.add_unit_iterator(sch.get_sblock(fills), [weight.name])
         kernels[name] = weight.name
+    iterate(sch, blocks, kernels)
+
+
+def iterate(sch: Schedule, blocks: Sequence[str], kernels: Mapping[str, str]) -> None:
+    """Gives blocks a first iterator of extent one, over the first dimension of what they store and read of each other.
+
+    Args:
+        sch: of a program in which all that they store has such a dimension.
+        blocks: their names.
+        kernels: by block, another tensor that it reads and that has one.
+    """
+    tensors = [b.name for b in dict.fromkeys(store_of(device_block(sch, name)).buffer for name in blocks)]
     for name in blocks:
         block = device_block(sch, name)
         used = {r.buffer.name for r in (*block.reads, *block.writes)}

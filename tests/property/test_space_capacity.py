@@ -209,7 +209,7 @@ def test_a_place_taken_over_and_places_made_aside_are_counted(func: Any, small: 
     points = points[(points[:, cuts] == 0).all(axis=1)]  # parts take the same memory in turn
     held = totals(space, points)[ACC]
     near = points[np.argsort(-held, kind="stable")[:60]]
-    assert len(near) == 60 and held.max() > 50  # of 64
+    assert len(near) == 60 and held.max() > 56  # of 64
     for point in near:
         lowered = lower_table(space.schedule(point).func, small)
         given = sum(s.elements * s.copies for s in lowered.storages if s.scope == ACC)
