@@ -34,20 +34,6 @@ settings.load_profile("house")
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 
-MANY = 24  # cases of one test, from which on every other one is for the long runs
-
-
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Of tests with many cases every other one is slow: short as they are, together they are most of the time."""
-    families: dict[str, list[pytest.Item]] = {}
-    for item in items:
-        families.setdefault(item.nodeid.split("[")[0], []).append(item)
-    for cases in families.values():
-        for item in cases[1::2] if len(cases) >= MANY else ():
-            item.add_marker(pytest.mark.slow)
-
-
 def pytest_collection_finish(session: pytest.Session) -> None:
     """Tests that were collected stay: the collector of garbage need not look at them again, and seldom at anything."""
     from autosched.child import look_seldom

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pytest
+from turns import in_turn
 
 from autosched import te
 from autosched.ir import PrimFunc
@@ -185,9 +186,7 @@ def test_what_a_bend_makes_due(name: str) -> None:
     assert machine.vector == cycles
 
 
-@pytest.mark.parametrize("target", [
-    "vta-de10", *(pytest.param(other, marks=pytest.mark.slow) for other in ("vta-de10-portable", "vta-fsim"))])
-@pytest.mark.parametrize("name", [pytest.param(n, marks=[pytest.mark.slow] if k % 3 else []) for k, n in enumerate(CURVES)])
+@pytest.mark.parametrize(("name", "target"), in_turn(CURVES))
 def test_schedules_of_bent_sums_stay_above(name: str, target: str, tmp_path: Path) -> None:
     found = tune(CURVES[name][0], target=target, trials=4, jobs=1, log=tmp_path, sampler="draft")
     assert isinstance(found, TuneReport) and found.verified and found.cycles is not None

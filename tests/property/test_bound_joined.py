@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pytest
+from turns import in_turn
 
 from autosched import te
 from autosched.ir import PrimFunc
@@ -201,8 +202,7 @@ def test_the_bound_tells_what_is_due_for_the_operand(name: str, cycles: int) -> 
     assert Space(JOINED[name][0], "vta-de10").machine.terms["joined"] == VECTORS * cycles
 
 
-@pytest.mark.parametrize("target", ["vta-de10", "vta-de10-portable", "vta-fsim"])
-@pytest.mark.parametrize("name", JOINED)
+@pytest.mark.parametrize(("name", "target"), in_turn(JOINED))
 def test_schedules_of_joined_sums_stay_above(name: str, target: str, tmp_path: Path) -> None:
     found = tune(JOINED[name][0], target=target, trials=4, jobs=1, log=tmp_path, sampler="draft")
     assert isinstance(found, TuneReport) and found.verified and found.cycles is not None

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from turns import in_turn
 
 from autosched import te
 from autosched.ir import PrimFunc
@@ -125,10 +126,9 @@ def test_what_operands_of_stages_need(func: PrimFunc, together: int, named: int)
     assert machine.terms["stages"] == VECTORS * (together + named) + 6 * (bool(together) + named)
 
 
-@pytest.mark.parametrize("target", ["vta-de10", "vta-de10-portable", "vta-fsim"])
-@pytest.mark.parametrize("case", [n for n, case in enumerate(CASES) if case[2]], ids=lambda n: CASES[n][0])
-def test_schedules_stay_above(case: int, target: str, tmp_path: Path) -> None:
-    func = CASES[case][1]
+@pytest.mark.parametrize(("name", "target"), in_turn(case[0] for case in CASES if case[2]))
+def test_schedules_stay_above(name: str, target: str, tmp_path: Path) -> None:
+    (func,) = (case[1] for case in CASES if case[0] == name)
     found = tune(func, target=target, trials=6, jobs=1, log=tmp_path, sampler="draft")
     assert isinstance(found, TuneReport) and found.verified and found.cycles is not None
     assert found.machine_bound <= found.cycles and not found.violations

@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 import pytest
 from brief import brief_breeding
+from turns import in_turn
 
 import autosched
 from autosched.child import COPIES, OLDER, YOUNG
@@ -315,8 +316,8 @@ def _die() -> None:
     os._exit(1)
 
 
-@pytest.mark.parametrize("where", ["io.StringIO()", "None", "open(os.devnull, 'w')", "Cell()"])
-@pytest.mark.parametrize("instead", ["sys.__stderr__", "None"])
+@pytest.mark.parametrize(("where", "instead"), in_turn(
+    ["io.StringIO()", "None", "open(os.devnull, 'w')", "Cell()"], ("sys.__stderr__", "None")))
 def test_who_writes_to_no_file_has_workers(where: str, instead: str, tmp_path: Path) -> None:
     """A notebook's cell has no descriptor, which what reports crashes asks for: every worker ended at its beginning."""
     code = f"""

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from turns import in_turn
 
 from autosched import te
 from autosched.errors import ProgramError
@@ -69,11 +70,10 @@ def held_and_given(space: Space, count: int) -> list[tuple[int, int]]:
     return found
 
 
-@pytest.mark.parametrize("target", ["vta-de10", "vta-fsim"])
-@pytest.mark.parametrize("tail", TAILS)
+@pytest.mark.parametrize(("tail", "target"), in_turn(TAILS, ("vta-de10", "vta-fsim")))
 def test_stages_have_the_room_that_they_take(tail: str, target: str) -> None:
-    found = held_and_given(Space(dense(*TAILS[tail]), target), 160)
-    assert len(found) > 20 and all(counted >= given for counted, given in found)
+    found = held_and_given(Space(dense(*TAILS[tail]), target), 100)
+    assert len(found) > 12 and all(counted >= given for counted, given in found)
     # On vta-fsim the temporary of (a * 3) + (c * 3) takes the place of c, which dies: the space counts one of its own.
     assert tail == "a sum multiplied" or any(counted == given for counted, given in found)
 

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from decided import run, within_bounds
 from draws import accepted, task_of
+from turns import in_turn
 
 from autosched import te
 from autosched.ir import PrimFunc
@@ -107,8 +108,7 @@ def test_windows_may_begin_further_in(of: tuple[int, int, int, int, int], rows: 
         assert result.ok and result.cycles is not None and result.cycles >= space.machine_bound(), space.explain(point)
 
 
-@pytest.mark.parametrize("target", ["vta-de10", "vta-de10-portable", "vta-fsim"])
-@pytest.mark.parametrize("name", PATCHES)
+@pytest.mark.parametrize(("name", "target"), in_turn(PATCHES))
 def test_every_point_computes_what_the_program_says(name: str, target: str) -> None:
     space, points = points_of(name, target, 160)
     assert len(points) > 20

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from turns import in_turn
 
 from autosched.ir.scopes import INP
 from autosched.lower import lower_table
@@ -81,8 +82,7 @@ def stripped(space: Space, count: int, seed: int = 0) -> Points:
 SIZES = [(17, 1, 3, 2, 1), (16, 3, 2, 2, 1), (15, 3, 3, 1, 1), (13, 3, 3, 2, 2)]
 
 
-@pytest.mark.parametrize("target", ["vta-de10", "vta-de10-portable", "vta-fsim"])
-@pytest.mark.parametrize(("side", "taps", "window", "step", "stride"), SIZES)
+@pytest.mark.parametrize(("side", "taps", "window", "step", "stride", "target"), in_turn(SIZES))
 def test_what_a_strip_takes(side: int, taps: int, window: int, step: int, stride: int, target: str) -> None:
     """Lowering gives it as many places, loads it as often, and takes no more instructions; executed, and estimated."""
     space = space_of(side, taps, window, step, target, stride)
