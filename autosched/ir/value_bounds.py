@@ -35,6 +35,10 @@ class ValueBounds:
     _buffers: dict[Buffer, Interval] = field(default_factory=dict)
     _stores: dict[Buffer, list[tuple[Expr, Mapping[Var, Range]]]] | None = None
 
+    def copy(self) -> ValueBounds:
+        """One that knows the same; what either gets to know is not the other one's."""
+        return ValueBounds(self.func, dict(self._buffers), self._stored())
+
     def of(self, expr: Expr, dom: Mapping[Var, Range]) -> Interval:
         """The lowest and highest value of an integer expression.
 

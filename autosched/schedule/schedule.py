@@ -185,12 +185,37 @@ class Schedule(
 
     def copy(self) -> Schedule:
         """An independent schedule of the same program; handles made so far work on both."""
+        new = self._same()
+        new._rng_state = self.fork_seed()
+        return new
+
+    def adopt(self, other: Schedule) -> None:
+        """Takes over what a copy has become: its program, its trace, and what handles stand for.
+
+        Args:
+            other: made by ``copy`` of this schedule, or of such a copy; what is done to it from then on is its own.
+        """
+        before = self._symbols.keys()
+        self.__dict__.update(other._same().__dict__)
+        self.own(self._symbols.keys() - before)
+
+    @contextmanager
+    def all_or_none(self) -> Iterator[None]:
+        """Steps in this context count together: where one is refused, or anything else is raised, none has been done."""
+        before = self._same()
+        try:
+            yield
+        except BaseException:
+            self.adopt(before)
+            raise
+
+    def _same(self) -> Schedule:
+        """A schedule that is in all things as this one is, its seed included, and independent of it."""
         new = Schedule.__new__(Schedule)
         new.__dict__.update(self.__dict__)
         new.trace = self.trace.copy()
         new._states, new._symbols, new._affine = dict(self._states), dict(self._symbols), set(self._affine)
         new._lineage = self._lineage.copy()
-        new._rng_state = self.fork_seed()
         return new
 
     # -- handles -----------------------------------------------------------------------------------

@@ -6,6 +6,7 @@ A rule is one file with one function ``apply(sch, target)``; it changes nothing 
 
 from __future__ import annotations
 
+from contextlib import suppress
 from functools import partial
 from typing import NamedTuple
 
@@ -13,7 +14,7 @@ from autosched.errors import ScheduleError
 from autosched.ir.host import split_host
 from autosched.ir.stmt import PrimFunc
 from autosched.schedule import Schedule
-from autosched.schedule.kit.trace import Instruction, Trace
+from autosched.schedule.kit.trace import Instruction
 from autosched.target import Target
 from space.normalise import (
     again,
@@ -133,9 +134,8 @@ def normalise(
         The program, in which parameters are packed and results unpacked by host stages, and the instructions of a trace; the
         program itself and no instructions where it is packed already, or where no rule knows how to pack it.
     """
-    wanted = _Wanted(differences, kept, slid, gathered, repeated, moved, fused, flat, banded, whole=whole)
-    sch, _ = _attempt(func, target, wanted)
-    return (func, ()) if sch is None else (sch.func, tuple(sch.trace.insts))
+    sch = normalised(func, target, differences, kept, gathered, repeated, moved, slid, fused, whole, flat, banded)
+    return sch.func, tuple(sch.trace.insts)
 
 
 def why_unpacked(func: PrimFunc, target: Target) -> str:
@@ -340,7 +340,8 @@ def _formed(
                 sums.apply(sch, target)
             if wanted.differences and not windows.apply(sch, target, wanted.kept, wanted.slid):
                 return None, ""
-            sch = _widened(sch, target)
+            with suppress(ScheduleError), sch.all_or_none():  # where it cannot be, operands of int8 are what is in the way
+                widening.apply(sch, target)
             if wanted.weights:
                 sums.apply(sch, target)  # products by element are sums only now, and what is added to them is widened
             if otherwise and lacking.lacks(sch.func, target, True):
@@ -399,9 +400,10 @@ def _in_elements(
         diagonal.apply(laid_out, target, bool(wanted.weights))
         return True
 
-    if not (wanted.flat or wanted.banded):  # there places fill the lanes that channels leave empty
-        merging.apply(sch, target, pack)
-    return pack(sch)
+    if wanted.flat or wanted.banded:  # there places fill the lanes that channels leave empty
+        return pack(sch)
+    merging.apply(sch, target, pack)
+    return True
 
 
 def _with_weights(sch: Schedule, target: Target, wanted: _Wanted, alone: bool, otherwise: int) -> Schedule:
@@ -422,16 +424,6 @@ def _with_weights(sch: Schedule, target: Target, wanted: _Wanted, alone: bool, o
                 return trial
             refused = refused or ScheduleError("normalise", "what the program makes would be read in single lanes")
     raise refused or ScheduleError("normalise", "no factor of a product that the program makes can be read as a weight")
-
-
-def _widened(sch: Schedule, target: Target) -> Schedule:
-    """The schedule with int8 operands of ALU stages widened; itself where that cannot be: then they are what is in the way."""
-    wide = sch.copy()
-    try:
-        widening.apply(wide, target)
-    except ScheduleError:
-        return sch
-    return wide
 
 
 def normal_forms(func: PrimFunc, target: Target, whole: bool = False) -> list[tuple[tuple[str, ...], Schedule]]:
@@ -511,10 +503,9 @@ def normalised(
         flat: as for ``normalise``.
         banded: as for ``normalise``.
     """
-    sch = Schedule(func, seed=0)
-    steps = normalise(func, target, differences, kept, gathered, repeated, moved, slid, fused, whole, flat, banded)[1]
-    if steps:
-        Trace(list(steps)).apply_to_schedule(sch, remove_postproc=False)
+    wanted = _Wanted(differences, kept, slid, gathered, repeated, moved, fused, flat, banded, whole=whole)
+    sch = _attempt(func, target, wanted)[0] or Schedule(func, seed=0)
+    sch.error_render_level = "detail"  # from here on a refusal is for somebody to read
     return sch
 
 

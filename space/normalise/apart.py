@@ -40,7 +40,7 @@ def apply(sch: Schedule, target: Target) -> None:
             trial = sch.copy()
             _inlined(trial, copy, readers)
             if all(product_of(device_block(trial, reader)) for reader in readers):
-                _inlined(sch, copy, readers)  # they read no padding
+                sch.adopt(trial)  # they read no padding
         except (ProgramError, ScheduleError):
             return  # analysis says it better
 

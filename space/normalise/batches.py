@@ -49,7 +49,7 @@ def apply(sch: Schedule, target: Target, pack: Callable[[Schedule, Names], None]
     if target.config.batch == 1:
         pack(sch, frozenset())
         return
-    found: list[tuple[float, Choice]] = []
+    best: tuple[float, Schedule] | None = None
     refused: list[ScheduleError] = []
     for choice in islice(_choices(sch, target), MOST_TRIED):
         trial = sch.copy()
@@ -57,11 +57,13 @@ def apply(sch: Schedule, target: Target, pack: Callable[[Schedule, Names], None]
             pack(trial, _split(trial, target, choice))
         except ScheduleError as error:
             refused.append(error)
-        else:
-            found.append((time_of(trial.func, target), choice))
-    if not found:
+            continue
+        time = time_of(trial.func, target)
+        if best is None or time < best[0]:
+            best = time, trial
+    if best is None:
         raise refused[0]
-    pack(sch, _split(sch, target, min(found, key=lambda each: each[0])[1]))
+    sch.adopt(best[1])
 
 
 def _choices(sch: Schedule, target: Target) -> Iterator[Choice]:

@@ -21,15 +21,14 @@ from space.normalise.blocks import device_block, device_blocks, named, store_of
 def apply(sch: Schedule, target: Target) -> None:
     """Drops what clips it can, joins shifts, and advances constants that one operation brings in with what a sum starts with."""
     for name in [b.name for b in device_blocks(sch.func)]:
-        with suppress(ScheduleError):  # none that may go
-            for where in (sch.copy(), sch):  # a look-up in vain is no step
-                where.drop_clip(where.get_sblock(name))
+        with suppress(ScheduleError), sch.all_or_none():  # none that may go
+            sch.drop_clip(sch.get_sblock(name))
     for name in [b.name for b in device_blocks(sch.func)]:
         with suppress(ScheduleError):  # nothing of the kind, or ranges that do not prove it
             tried = sch.copy()
             tried.advance_shift(tried.get_sblock(name))
             if _shifts(tried) < _shifts(sch):
-                sch.advance_shift(sch.get_sblock(name))
+                sch.adopt(tried)
     if target.semantics != "chisel":
         return  # what is added there is no copy that may add something on the way
     for name in [b.name for b in device_blocks(sch.func)]:
@@ -37,12 +36,13 @@ def apply(sch: Schedule, target: Target) -> None:
             tried = sch.copy()
             made = named(tried, tried.advance_constant(tried.get_sblock(name)))
             before = {b.name: b.init for b in device_blocks(tried.func)}
-            tried.fold_epilogue(tried.get_sblock(made))
-            starts = [b.init for b in device_blocks(tried.func) if b.init is not before.get(b.name)]
-            bounds = [e for e in walk_expr(store_of(device_block(tried, made)).value) if isinstance(e, IntImm)]
+            folded = tried.copy()
+            folded.fold_epilogue(folded.get_sblock(made))
+            starts = [b.init for b in device_blocks(folded.func) if b.init is not before.get(b.name)]
+            bounds = [e for e in walk_expr(store_of(device_block(folded, made)).value) if isinstance(e, IntImm)]
             fit = all(IMM_MIN <= e.value <= IMM_MAX for e in bounds)
             if fit and all(isinstance(s, BufferStore) and _is_copy(s.value) for s in starts):
-                sch.advance_constant(sch.get_sblock(name))
+                sch.adopt(tried)
 
 
 def _shifts(sch: Schedule) -> int:

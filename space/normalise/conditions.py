@@ -70,8 +70,8 @@ def _variables(sch: Schedule, name: str) -> None:
         if at == len(block.alloc_buffers):
             return
         try:
-            for where in (sch.copy(), sch):  # a look-up in vain is no step
-                where.expand_buffer(where.get_sblock(name), at)
+            with sch.all_or_none():
+                sch.expand_buffer(sch.get_sblock(name), at)
         except ScheduleError:
             at += 1  # most tensors have a place for each iteration
         else:

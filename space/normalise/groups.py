@@ -9,6 +9,7 @@ attention, both factors of a product are read so.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from math import lcm
 
 from autosched.errors import ScheduleError
@@ -111,11 +112,8 @@ def rows(sch: Schedule, target: Target) -> None:
     blocks = device_blocks(sch.func)
     axes = Axes(blocks)
     found = {axes.of((store_of(b).buffer, d)): size for b in blocks for d, size in _side_by_side(sch.func, b)}
-    try:
-        divided(sch.copy(), axes, found)
-    except ScheduleError:
-        return  # what is in the way of a schedule, analysis says
-    divided(sch, axes, found)
+    with suppress(ScheduleError), sch.all_or_none():  # what is in the way of a schedule, analysis says
+        divided(sch, axes, found)
 
 
 def repeats(func: PrimFunc) -> bool:

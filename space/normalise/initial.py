@@ -32,6 +32,5 @@ def overwritten(sch: Schedule, target: Target) -> None:
         block = device_block(sch, name)
         first = next(b for b in device_blocks(sch.func) if store_of(b).buffer is store_of(block).buffer)
         if first is not block:
-            with suppress(ScheduleError):  # most tensors of several blocks are concatenations
-                for where in (sch.copy(), sch):  # a look-up in vain is no step
-                    where.compose_overwrite(where.get_sblock(first.name), where.get_sblock(name))
+            with suppress(ScheduleError), sch.all_or_none():  # most tensors of several blocks are concatenations
+                sch.compose_overwrite(sch.get_sblock(first.name), sch.get_sblock(name))

@@ -79,11 +79,10 @@ def _apart(sch: Schedule, joint: Callable[[PrimFunc, set[str]], Joint | None]) -
             return
         buffer, dim, points = found
         try:
-            _cut(sch.copy(), buffer.name, dim, points)
+            with sch.all_or_none():
+                _cut(sch, buffer.name, dim, points)
         except ScheduleError:
             kept.add(buffer.name)  # what is in the way of a schedule, analysis says
-            continue
-        _cut(sch, buffer.name, dim, points)
 
 
 def _read_apart(func: PrimFunc, kept: set[str]) -> Joint | None:

@@ -77,57 +77,73 @@ class _Groups:
         return groups * columns * depth * self.rows * self.taps, groups * (columns * self.rows + depth * self.read)
 
 
-def apply(sch: Schedule, target: Target, laid_out: Callable[[Schedule], object]) -> None:
-    """Merges the groups of products where that takes fewer of these, or no more and less of what passes the bus.
+def apply(sch: Schedule, target: Target, pack: Callable[[Schedule], object]) -> None:
+    """Packs a program, with fewer groups of products where that takes fewer of these, or no more and less passes the bus.
 
     Args:
         sch: of the program, in which the groups have an axis of their own.
         target: the machine.
-        laid_out: lays tensors out in elements; raises ``ScheduleError`` where there is no such layout.
+        pack: lays tensors out in elements; raises ``ScheduleError`` where there is no such layout.
+
+    Raises:
+        ScheduleError: of the program as it is, where no other way is known either.
     """
-    trial, steps = sch.copy(), []
-    promising = _promising(trial, target)
-    now = _measured(trial, laid_out) if promising else None
+    merged, promising = sch, _promising(sch, target)
+    now = _laid_out(merged, pack) if promising else None
     while promising:  # groups become fewer every time
-        best: tuple[Cost | None, tuple[int, Sequence[_Groups]], Schedule] | None = None
+        best: tuple[_LaidOut | None, Schedule] | None = None
         for found in promising:
-            other = trial.copy()
+            other = merged.copy()
             try:
                 _merge(other, *found)
             except ScheduleError:
                 continue
-            cost = _measured(other, laid_out)
+            made = _laid_out(other, pack)
             # What has no layout may get one when groups of other axes have become fewer, too.
-            if _less(cost, now) if best is None or best[0] is None else _less(cost, best[0]):
-                best = cost, found, other
+            if _less(made, now) if best is None or best[0] is None else _less(made, best[0]):
+                best = made, other
             elif best is None and now is None:
-                best = None, found, other
+                best = None, other
         if best is None:
             break  # groups stay as they are
-        now, step, trial = best
-        steps.append(step)
-        promising = _promising(trial, target)
-    for step in steps if now is not None else ():
-        _merge(sch, *step)
+        now, merged = best
+        promising = _promising(merged, target)
+    if now is None:
+        pack(sch)
+    else:
+        sch.adopt(now.sch)
 
 
-def _less(cost: Cost | None, than: Cost | None) -> bool:
+@dataclass(frozen=True)
+class _LaidOut:
+    """A program in elements.
+
+    Args:
+        sch: of the program.
+        cost: multiplications, and elements that are loaded or stored, whichever are more.
+    """
+
+    sch: Schedule
+    cost: Cost
+
+
+def _less(one: _LaidOut | None, than: _LaidOut | None) -> bool:
     """Whether something has a layout, which takes less than another one does, if there is that."""
-    return cost is not None and (than is None or cost < than)
+    return one is not None and (than is None or one.cost < than.cost)
 
 
-def _measured(sch: Schedule, laid_out: Callable[[Schedule], object]) -> Cost | None:
-    """Multiplications of a program that is laid out, and elements that it loads or stores, whichever are more; else None."""
+def _laid_out(sch: Schedule, pack: Callable[[Schedule], object]) -> _LaidOut | None:
+    """A program laid out, and what it costs; None where there is no layout."""
     trial = sch.copy()
     try:
-        laid_out(trial)
+        pack(trial)
     except ScheduleError:
         return None
     blocks, packs = device_blocks(trial.func), filled(trial)
     loaded = {buffer for block in blocks for buffer, _ in accesses(block)} & packs
     stored = {store_of(b).buffer for b in blocks if store_of(b).buffer.dtype == "int8" and not is_copy(b, packs)}
     work = sum(prod(extents(b).values()) for b in blocks if product_of(b) is not None)
-    return work, max(sum(map(elements_of, tensors)) for tensors in (loaded, stored))
+    return _LaidOut(trial, (work, max(sum(map(elements_of, tensors)) for tensors in (loaded, stored))))
 
 
 def _promising(sch: Schedule, target: Target) -> list[tuple[int, Sequence[_Groups]]]:

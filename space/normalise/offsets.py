@@ -30,14 +30,14 @@ def apply(sch: Schedule, target: Target) -> None:
     for name in [b.name for b in device_blocks(sch.func)]:
         found = padded_of(device_block(sch, name))
         if found is not None and _of(found.other, params):
-            with suppress(ScheduleError):  # what is in the way of a schedule, analysis says
-                for where in (sch.copy(), sch):  # a look-up in vain is no step
-                    for made in where.split_padding(where.get_sblock(name)):
-                        where.host_stage(made)
+            with suppress(ScheduleError), sch.all_or_none():  # what is in the way of a schedule, analysis says
+                for made in sch.split_padding(sch.get_sblock(name)):
+                    sch.host_stage(made)
     for name in [b.name for b in device_blocks(sch.func)]:
         # Half of it would leave a sum that is no plainer, and no longer the user's.
-        if _takes_out(device_block(sch, name), params) and taken_out(sch.copy(), name, params):
-            taken_out(sch, name, params)
+        trial = sch.copy()
+        if _takes_out(device_block(sch, name), params) and taken_out(trial, name, params):
+            sch.adopt(trial)
 
 
 def _takes_out(block: Block, params: Collection[Buffer]) -> bool:
@@ -57,9 +57,8 @@ def _padding_read(sch: Schedule) -> None:
         readers = readers_of(sch.func, store.buffer)
         pads = block.init is None and padding_of(store.value) is not None and _moves(store.value)
         if pads and readers and all(product_of(b) or offset_of(b) for b in readers):
-            with suppress(ScheduleError):  # a result, or one of several parts
-                for where in (sch.copy(), sch):
-                    where.compute_inline(where.get_sblock(block.name))
+            with suppress(ScheduleError), sch.all_or_none():  # a result, or one of several parts
+                sch.compute_inline(sch.get_sblock(block.name))
 
 
 def _moves(value: Expr) -> bool:

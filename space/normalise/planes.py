@@ -77,9 +77,8 @@ def apply(sch: Schedule, target: Target) -> bool:
     after = packing.emptiness(trial, target, True)
     if after is None or (before is not None and after >= before):
         return False
-    packing.joined(sch)
-    gathering.apply(sch, target, True)
-    return _fused(sch)
+    sch.adopt(trial)
+    return True
 
 
 def _data(product: Product) -> set[Var] | None:

@@ -32,7 +32,7 @@ def apply(sch: Schedule, target: Target) -> None:
             except ScheduleError:
                 continue  # another value, or one that is clipped further
             if alu_ops(store_of(device_block(trial, name)).value) < alu_ops(store_of(device_block(sch, name)).value):
-                sch.reuse_clip(sch.get_sblock(name), sch.get_sblock(other))
+                sch.adopt(trial)
 
 
 def _read(sch: Schedule, name: str) -> set[Buffer]:

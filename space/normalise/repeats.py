@@ -6,6 +6,8 @@ the source again instead, and of that a copy which repeats each element in the l
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 from autosched.errors import ScheduleError
 from autosched.ir.expr import BufferLoad, Expr, Var
 from autosched.ir.functor import free_vars
@@ -23,12 +25,9 @@ def apply(sch: Schedule, target: Target) -> None:
         target: the machine.
     """
     for name in [b.name for b in pack_blocks(sch) if _repeats(b)]:
-        trial = sch.copy()
-        try:
-            _once(trial, name)
+        # Read at several places, or where no iterator is the lanes, it stays as it is.
+        with suppress(ScheduleError), sch.all_or_none():
             _once(sch, name)
-        except ScheduleError:
-            continue  # read at several places, or where no iterator is the lanes: it stays as it is
 
 
 def _repeats(block: Block) -> bool:

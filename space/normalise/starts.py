@@ -42,13 +42,13 @@ def changed(sch: Schedule, name: str, change: Callable[[Schedule, str], None]) -
     Raises:
         ScheduleError: a primitive refuses.
     """
-    for where in (sch.copy(), sch):
-        first = where.get(where.decompose_reduction(where.get_sblock(name), where.get_loops(where.get_sblock(name))[0]))
+    with sch.all_or_none():
+        first = sch.get(sch.decompose_reduction(sch.get_sblock(name), sch.get_loops(sch.get_sblock(name))[0]))
         assert isinstance(first, Block)
         made = first.writes[0].buffer
-        update = next(b.name for b in device_blocks(where.func) if b.name != first.name and b.writes[0].buffer is made)
-        change(where, first.name)
-        where.compose_reduction(where.get_sblock(first.name), where.get_sblock(update))
+        update = next(b.name for b in device_blocks(sch.func) if b.name != first.name and b.writes[0].buffer is made)
+        change(sch, first.name)
+        sch.compose_reduction(sch.get_sblock(first.name), sch.get_sblock(update))
 
 
 def _lacks(block: Block, target: Target) -> bool:

@@ -94,9 +94,8 @@ def _cropped(sch: Schedule, names: Iterable[str]) -> None:
         before = name
         for dim in range(store_of(block).buffer.ndim):
             name = _cropped_along(sch, name, dim)
-        with suppress(ScheduleError):  # it is plain
-            for where in (sch.copy(), sch):  # a look-up in vain is no step
-                where.simplify_value(where.get_sblock(name))
+        with suppress(ScheduleError), sch.all_or_none():  # it is plain
+            sch.simplify_value(sch.get_sblock(name))
         if name != before and kind_of(block) is None and isinstance(store_of(_block(sch, name)).value, BufferLoad):
             with suppress(ScheduleError):  # it is a copy
                 sch.compute_inline(sch.get_sblock(name))
@@ -109,12 +108,11 @@ def _cropped_along(sch: Schedule, name: str, dim: int) -> str:
     if span is None or extent is None or span == (0, extent):
         return name
     lengths = [n for n in (span[0], span[1] - span[0], extent - span[1]) if n]
-    with suppress(ScheduleError):  # it is made as a whole
-        for where in (sch.copy(), sch):
-            parts = [named(where, part) for part in where.partition_buffer(where.get_sblock(name), dim, lengths)]
-            read = parts.pop(int(span[0] > 0))
-            for part in parts:
-                where.compute_inline(where.get_sblock(part))
+    with suppress(ScheduleError), sch.all_or_none():  # it is made as a whole
+        parts = [named(sch, part) for part in sch.partition_buffer(sch.get_sblock(name), dim, lengths)]
+        read = parts.pop(int(span[0] > 0))
+        for part in parts:
+            sch.compute_inline(sch.get_sblock(part))
         return read
     return name
 

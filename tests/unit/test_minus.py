@@ -17,6 +17,7 @@ from autosched.ir.host import split_host
 from autosched.ir.interp import random_inputs, run
 from autosched.measure import Candidate, measure
 from autosched.schedule import Schedule
+from autosched.schedule.primitives.reductions.minus import known_values
 from autosched.script import parse
 from autosched.target import get_target
 from space import Space
@@ -300,3 +301,12 @@ def test_squares_are_taken_away() -> None:
     for point in space.sample(np.random.default_rng(0), 2):
         result = measure(Candidate(func, "vta-de10", tuple(space.trace(point).as_json())), execute=True, wide=True)
         assert result.ok, result
+
+
+def test_what_is_known_of_values_is_worked_out_once_and_of_each_its_own() -> None:
+    func = program(low=-8, high=7, stage="a[vi] * 2")
+    made = next(b for b in device_blocks(func) if b.name == "S").writes[0].buffer
+    known = known_values(func)
+    assert known.of_buffer(made) == (-16, 14)
+    known.know(made, (0, 0))
+    assert known.of_buffer(made) == (0, 0) and known_values(func).of_buffer(made) == (-16, 14)

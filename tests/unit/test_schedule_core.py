@@ -134,6 +134,44 @@ def test_copy_is_independent() -> None:
     assert len(sch.trace.insts) == len(other.trace.insts)
 
 
+def test_what_a_copy_has_become_is_taken_over() -> None:
+    sch = Schedule(matmul_relu, seed=1)
+    i, j, _ = sch.get_loops("matmul")
+    other = sch.copy()
+    i0, i1 = other.split(i, [None, 8])
+    (chosen,) = other.sample_perfect_tile(i0, 1)
+    sch.adopt(other)
+    assert structural_equal(sch.func, other.func) and sch.trace.as_json() == other.trace.as_json()
+    other.parallel(i0)  # is its own again
+    assert "parallel" not in sch.script() and "parallel" in other.script()
+    sch.vectorize(i1)
+    assert "vectorized" not in other.script()
+    del other
+    assert str(i1) == "for i_1 in T.vectorized(8)" and int(chosen) == 8 and str(j) == "for j in range(64)"
+
+
+def test_steps_that_count_together() -> None:
+    sch = Schedule(matmul_relu, seed=1)
+    i, j, _ = sch.get_loops("matmul")
+    before = sch.func, len(sch.trace.insts), sch._rng_state, len(sch._symbols)
+    with pytest.raises(StaleRVError), sch.all_or_none():
+        sch.sample_perfect_tile(j, 2)
+        i0, _ = sch.split(sch.get_loops("relu")[0], [None, 8])
+        sch.split(i, [None, 8])
+        sch.split(i, [None, 8])
+    assert before == (sch.func, len(sch.trace.insts), sch._rng_state, len(sch._symbols))
+    with pytest.raises(UnknownRVError, match="not made by this schedule"):
+        sch.unroll(i0)
+    with pytest.raises(KeyError), sch.all_or_none():
+        sch.unroll(i)
+        raise KeyError
+    assert sch.func is before[0]
+    with sch.all_or_none():
+        i0, _ = sch.split(i, [None, 8])
+        sch.unroll(i0)
+    assert "unroll" in sch.script() and len(sch.trace.insts) == before[1] + 2
+
+
 def test_removed_and_stale_handles() -> None:
     sch = Schedule(matmul_relu)
     block = sch.get_block("matmul")

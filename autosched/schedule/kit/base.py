@@ -266,6 +266,11 @@ class ScheduleBase:
         self._symbols[rv] = value
         return rv
 
+    def own(self, rvs: Iterable[RV]) -> None:
+        """Takes handles that a copy made for this schedule's: what it has become is what they show."""
+        for rv in rvs:
+            _MAKERS[rv] = ref(self), _MAKERS[rv][1] if rv in _MAKERS else next(_NUMBERS)
+
     def header(self, rv: RV) -> str:
         """What a handle stands for now, in one line of script; a handle of something gone says so.
 

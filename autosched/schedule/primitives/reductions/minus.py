@@ -9,6 +9,7 @@ from autosched.ir.expr import BinOp, BufferLoad, Call, Expr, Var, binary, const,
 from autosched.ir.functor import Mutator, walk_expr
 from autosched.ir.patterns import has_loads, is_widened
 from autosched.ir.region import with_access
+from autosched.ir.remembered import remembered
 from autosched.ir.scopes import WORD
 from autosched.ir.stmt import Block, BlockRealize, Buffer, BufferStore, PrimFunc, Range, Stmt, seq
 from autosched.ir.value_bounds import ValueBounds, dtype_bounds
@@ -25,6 +26,9 @@ from autosched.schedule.primitives.reductions.plain import plain_store, runs_onc
 
 LEAST, MOST = dtype_bounds("int32")
 TURNED = {"min": "max", "max": "min"}
+PROGRAMS = 8  # of which it is remembered what their values are
+
+_KNOWN: dict[int, tuple[PrimFunc, ValueBounds]] = {}  # by address; what is known is kept with its address
 
 
 class Minus(ScheduleBase):
@@ -135,8 +139,12 @@ def known_values(func: PrimFunc) -> ValueBounds:
     """Between what values are, those of reductions included that are known to take as many steps as their iterators say.
 
     Args:
-        func: a program.
+        func: a program. Rules ask one primitive after the other about the same.
     """
+    return remembered(_KNOWN, func, _worked_out, PROGRAMS).copy()
+
+
+def _worked_out(func: PrimFunc) -> ValueBounds:
     known, state = ValueBounds(func), State(func)
     for realize in state.realizes.values():
         if realize.block.init is not None and runs_once(realize, state.loops_above(realize))[0]:
