@@ -90,6 +90,31 @@ def test_what_is_not_spread(block: str, operand: str, iterator: int, code: str) 
     assert sch.func == func
 
 
+def copied(sch: Schedule, op: str) -> None:
+    """Lets s read k from a copy, by one of the primitives that place one behind what fills k."""
+    if op == "spread_operand":
+        sch.spread_operand("s", "k", 0)
+    else:
+        sch.repeat_read("s", "k", lambda i, j, p: (j, p), lambda a, b: (b,))
+
+
+@pytest.mark.parametrize("op", ["spread_operand", "repeat_read"])
+def test_where_a_copy_may_stand(op: str) -> None:
+    func = parse(TEXT)
+    sch = Schedule(func)
+    sch.unroll(sch.get_loops("s")[0])
+    copied(sch, op)
+    assert sch.state.children_of(sch.state.root)[0].name.startswith("k_") and equal(func, sch.func)
+    sch = Schedule(func)
+    sch.reverse_compute_at("out", sch.get_loops("s")[0])
+    with refused(ScheduleError, "place"):  # it would be made in front of both
+        copied(sch, op)
+    stored = TEXT.replace("    for i, j, p", "    for w in range(3):\n        k[w] = T.int8(1)\n    for i, j, p", 1)
+    assert stored != TEXT
+    with refused(ScheduleError, "order"):  # nobody knows what a copy in front of that would hold
+        copied(Schedule(parse(stored)), op)
+
+
 FILTER = '''
 @T.prim_func
 def f(x: T.Buffer({x}, "int8"), k: T.Buffer({k}, "int8"), r: T.Buffer(({shape}), "int8"), out: T.Buffer(({shape}), "int8")):

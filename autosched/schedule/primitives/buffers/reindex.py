@@ -165,25 +165,6 @@ def unique_indices(block: Block, buffer: Buffer) -> tuple[Expr, ...]:
     return found[0]
 
 
-def outermost(state: State, realize: BlockRealize, scope: Block) -> Stmt:
-    """The statement of the scope that holds a block and nothing else.
-
-    Raises:
-        Refusal: the block shares its loops with others.
-    """
-    top: Stmt = realize
-    for node in state.ancestors(realize):
-        if node is scope:
-            break
-        if isinstance(node, SeqStmt) and state.parent(node) is scope:
-            break
-        if not isinstance(node, For) or node.body is not top:
-            raise Refusal(f"block {realize.block.name} shares its loops with other statements", [realize.block.ident],
-                          hint="reindex before compute_at", code="place")
-        top = node
-    return top
-
-
 def _nest_of(state: State, realize: BlockRealize, scope: Block, buffer: Buffer, reads: bool) -> Stmt:
     """The statement of the scope that holds a block; the copy stands before it, or after it.
 

@@ -8,23 +8,22 @@ from typing import Any
 
 from autosched.errors import ProgramError
 from autosched.ir.expr import Expr, IntImm, int_value
-from autosched.ir.functor import walk
 from autosched.ir.index_map import IndexMap
 from autosched.ir.region import with_access
 from autosched.ir.simplify import Analyzer
-from autosched.ir.stmt import Block, BlockRealize, Buffer, BufferStore, Ident, SeqStmt, Stmt
+from autosched.ir.stmt import Block, BlockRealize, Buffer, BufferStore, Ident, Stmt
 from autosched.ir.value_bounds import ValueBounds
 from autosched.schedule.analysis.dependence import require_pipeline, scope_of
-from autosched.schedule.analysis.outside import require_blocks
 from autosched.schedule.kit.base import BlockRV, ScheduleBase
 from autosched.schedule.kit.names import fresh_name
-from autosched.schedule.kit.nests import iterators_over, own_nest
+from autosched.schedule.kit.nests import iterators_over
 from autosched.schedule.kit.primitive import primitive
 from autosched.schedule.kit.refusal import Refusal
 from autosched.schedule.kit.state import State
+from autosched.schedule.primitives.buffers.behind import with_copy
 from autosched.schedule.primitives.buffers.cache_reindex import map_over_iterators
 from autosched.schedule.primitives.buffers.cache_rewrite import Redirect, guarded_load, region_of
-from autosched.schedule.primitives.buffers.reindex import outermost, unique_indices
+from autosched.schedule.primitives.buffers.reindex import unique_indices
 
 
 def _maps(sch: Any, args: dict[str, Any]) -> None:
@@ -106,14 +105,6 @@ def _repeated(
     if len(back) != buffer.ndim or not all(analyzer.can_prove_equal(a, b) for a, b in zip(back, indices)):
         raise Refusal(f"{origin} of {index_map} is not known to be where block {node.name} reads {buffer.name}", [node.ident],
                       code="layout")
-    siblings = list(scope.body.stmts) if isinstance(scope.body, SeqStmt) else [scope.body]
-    top = outermost(state, realize, scope)
-    front = siblings[: next(k for k, s in enumerate(siblings) if s is top)]
-    require_blocks(state, scope, (buffer,), (), [*front, top])
-    writers = {w.ident for w in state.writers(scope, buffer)}
-    # Right behind what fills the buffer: whoever goes on from what the block makes may read the copy, too.
-    fills = [k for k, s in enumerate(front) if any(isinstance(b, BlockRealize) and b.block.ident in writers for b in walk(s))]
-    at = fills[-1] + 1 if fills else 0
     name = fresh_name(f"{buffer.name}_repeat", {*state.block_names(), *state.buffer_names(scope)})
     copy = replace(buffer, name=name, shape=_shape(state, node, there), strides=(), axis_separators=(), ident=Ident())
     iters = iterators_over(copy.shape)
@@ -121,11 +112,7 @@ def _repeated(
     source = origin.map_indices(near, Analyzer({iv.var: iv.dom for iv in iters}))
     load = guarded_load(buffer, source, {iv.var: iv.dom for iv in iters})
     stage = with_access(Block(name, iters, (), (), BufferStore(copy, near, load)))
-    changed = Redirect(buffer, copy, indices=there).visit_block(node)
-    body = state.rewrite(
-        {id(node): changed}, {id(scope): (*scope.alloc_buffers, copy)}, {id(scope): (at, own_nest(stage, "i"))}
-    )
-    return stage, body
+    return stage, with_copy(state, realize, buffer, stage, Redirect(buffer, copy, indices=there).visit_block(node))
 
 
 def _shape(state: State, node: Block, there: tuple[Expr, ...]) -> tuple[Expr, ...]:

@@ -10,14 +10,15 @@ from autosched.ir.functor import Mutator, free_vars, rewrite
 from autosched.ir.patterns import loaded
 from autosched.ir.print_expr import expr_text
 from autosched.ir.region import with_access
-from autosched.ir.stmt import Block, BlockRealize, Buffer, BufferStore, For, IterVar, Range, SeqStmt, Stmt, seq
+from autosched.ir.stmt import Block, BlockRealize, Buffer, BufferStore, For, IterVar, Range, Stmt
 from autosched.schedule.analysis.dependence import scope_of
 from autosched.schedule.kit.base import BlockRV, ScheduleBase
 from autosched.schedule.kit.names import fresh_name
-from autosched.schedule.kit.nests import filling, own_nest
+from autosched.schedule.kit.nests import filling
 from autosched.schedule.kit.primitive import primitive
 from autosched.schedule.kit.refusal import Refusal
 from autosched.schedule.kit.state import State
+from autosched.schedule.primitives.buffers.behind import with_copy
 from autosched.schedule.primitives.buffers.reindex import unique_indices
 from autosched.schedule.primitives.reductions.negation import require_given
 from autosched.schedule.primitives.reductions.plain import plain_stores, top_of
@@ -73,7 +74,8 @@ class UnitAxes(ScheduleBase):
             The block that fills the copy, directly behind what fills the operand; of a parameter, in front of all blocks.
 
         Raises:
-            ScheduleError: no such iterator, or one that the operand depends on; an operand that somebody writes.
+            ScheduleError: no such iterator, or one that the operand depends on; an operand that somebody writes; loops that
+                other blocks share.
 
         Before::
 
@@ -177,15 +179,5 @@ def _spread(state: State, realize: BlockRealize, operand: Buffer, iterator: int)
     name = fresh_name(f"{operand.name}_spread", {*state.block_names(), *state.buffer_names(scope)})
     made = Buffer(name, (iv.dom.extent, *operand.shape), operand.dtype)
     stage = filling(name, made, lambda at: BufferLoad(operand, at[1:], operand.dtype))
-    top = top_of(state, realize)
-    new = with_access(_rewritten(block, {operand: (made, iv.var)}, 0))
-    changed = rewrite(top, realize, replace(realize, block=new))
-    fills, nest = state.writers(scope, operand), own_nest(stage, "i")
-    if not fills:  # in front of all that might begin with the copy
-        start = scope.body.stmts[0] if isinstance(scope.body, SeqStmt) else scope.body
-        table: dict[int, Stmt | None] = {id(top): changed}
-        table[id(start)] = seq(nest, changed if start is top else start)
-    else:
-        behind = top_of(state, state.realizes[fills[-1].ident])
-        table = {id(top): changed, id(behind): seq(behind, nest)}
-    return state.rewrite(table, {id(scope): (*scope.alloc_buffers, made)}), stage
+    changed = with_access(_rewritten(block, {operand: (made, iv.var)}, 0))
+    return with_copy(state, realize, operand, stage, changed), stage
