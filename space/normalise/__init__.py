@@ -66,7 +66,8 @@ from space.normalise import (
     windows,
 )
 from space.normalise.axes import Names
-from space.normalise.blocks import device_blocks, is_packed, plain_blocks, require_whole, store_of
+from space.normalise.blocks import device_blocks, is_packed, plain_blocks, require_whole, store_of, unfit
+from space.normalise.layouts import Way
 
 DIFFERENCES = "extrema by differences"  # what a form is called that need not be
 KEPT = "what windows share stays"  # in the accumulator; else it is stored, and read again
@@ -393,7 +394,7 @@ def _in_elements(
             return False
 
         def elements(tried: Schedule, rows: Names) -> None:
-            packing.apply(tried, target, otherwise == APART, weights, wanted.flat, rows)
+            packing.apply(tried, Way(target, otherwise == APART, weights, wanted.flat, rows))
 
         batches.apply(laid_out, target, elements)
         repeats.apply(laid_out, target)
@@ -422,8 +423,8 @@ def _with_weights(sch: Schedule, target: Target, wanted: _Wanted, alone: bool, o
         if is_packed(trial.func, target):
             if not turned.cuts(trial.func):
                 return trial
-            refused = refused or ScheduleError("normalise", "what the program makes would be read in single lanes")
-    raise refused or ScheduleError("normalise", "no factor of a product that the program makes can be read as a weight")
+            refused = refused or unfit("what the program makes would be read in single lanes")
+    raise refused or unfit("no factor of a product that the program makes can be read as a weight")
 
 
 def normal_forms(func: PrimFunc, target: Target, whole: bool = False) -> list[tuple[tuple[str, ...], Schedule]]:

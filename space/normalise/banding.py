@@ -32,6 +32,7 @@ from space.normalise.blocks import (
     pack_blocks,
     product_of,
     store_of,
+    unfit,
 )
 
 Indices = Callable[..., tuple[Expr, ...]]
@@ -120,7 +121,7 @@ class _Lanes:
         """
         mine = [a for a in parts if a is not None]
         if len(set(mine)) < len(mine):
-            raise _unfit("an axis of the result is there twice")
+            raise unfit("an axis of the result is there twice")
         return len(mine) == len(self.places)
 
     def cut(self, parts: Sequence[Place | None], last: Sequence[int] = ()) -> Indices:
@@ -161,10 +162,6 @@ def apply(sch: Schedule, target: Target) -> bool:
     return bool(done)
 
 
-def _unfit(reason: str) -> ScheduleError:
-    return ScheduleError("normalise", reason)
-
-
 def _together(sch: Schedule, name: str, tile: Tile, target: Target) -> set[str]:
     """Gives a sum its tile, and with it all sums and stages along the same axes; the names of the sums."""
     blocks = device_blocks(sch.func)
@@ -179,7 +176,7 @@ def _together(sch: Schedule, name: str, tile: Tile, target: Target) -> set[str]:
         found = sum_of(product)
         fits = found is not None and len(mine) == len(places) and set(mine) <= {*found.windows, *found.filters}
         if found is None or not fits or not gathering.hosts(sch, found.data) or found.weight.buffer not in filled(sch):
-            raise _unfit(f"block {block.name} sums up along the same axes in another way")
+            raise unfit(f"block {block.name} sums up along the same axes in another way")
         own = tile if block is first else best(found, target, 0, mine)
         assert own is not None
         sums[block.name] = found, own
@@ -234,11 +231,11 @@ def _laid_out(sch: Schedule, lanes: _Lanes, sums: Mapping[str, tuple[Sum, Tile]]
         elif block in packs:
             continue
         elif any(parts):
-            raise _unfit(f"{store.buffer.name} has some of the axes of the lanes only")
+            raise unfit(f"{store.buffer.name} has some of the axes of the lanes only")
         if not any(mine):
             continue
         if not lanes.whole(mine):
-            raise _unfit(f"block {block.name} has some of the axes of the lanes only")
+            raise unfit(f"block {block.name} has some of the axes of the lanes only")
         last = [k for k, iv in enumerate(block.iter_vars) if iv.kind == "reduce"]
         cut = lanes.cut(mine, last)
         if block not in packs:
@@ -248,7 +245,7 @@ def _laid_out(sch: Schedule, lanes: _Lanes, sums: Mapping[str, tuple[Sum, Tile]]
         for load in loads_of(block):
             told = zip(lanes.of(load.buffer, range(load.buffer.ndim)), load.indices) if load.buffer in whole else ()
             if any(a is not None and lanes.of(block.ident, [i]) != [a] for a, i in told):
-                raise _unfit(f"block {block.name} reads {load.buffer.name} further on along the lanes")
+                raise unfit(f"block {block.name} reads {load.buffer.name} further on along the lanes")
     apart = {b.name for b in filled(sch) if b not in whole}
     for name, padding in pads:
         sch.pad_block(sch.get_sblock(name), padding)

@@ -26,8 +26,9 @@ from space.normalise.blocks import (
     pack_blocks,
     product_of,
     store_of,
+    unfit,
 )
-from space.normalise.packing import sides_of
+from space.normalise.layouts import sides_of
 from space.normalise.units import iterate, unit_first
 
 MOST_TRIED = 12  # choices of rows, for all parts of a program together
@@ -88,7 +89,7 @@ def _split(sch: Schedule, target: Target, choice: Choice) -> Names:
     split = {buffer: _dimension(buffer, axes, marked) for buffer in tensors}
     lacking = [store_of(b).buffer.name for b in blocks if split[store_of(b).buffer] is None]
     if lacking:
-        raise _unfit(f"{lacking[0]} has no index that can be the rows of an element")
+        raise unfit(f"{lacking[0]} has no index that can be the rows of an element")
     batch = target.config.batch
     whole = {**dict.fromkeys(_single(blocks, axes), target.config.block_in), **dict.fromkeys(marked, batch)}
     for block in (*packs, *blocks):
@@ -130,7 +131,7 @@ def _row_of(block: Block, dimension: int | None) -> Var:
     """The iterator of a block that is the rows of what it stores."""
     index = None if dimension is None else store_of(block).indices[dimension]
     if not isinstance(index, Var):
-        raise _unfit(f"block {block.name} stores no rows of an element at a plain iterator")
+        raise unfit(f"block {block.name} stores no rows of an element at a plain iterator")
     return index
 
 
@@ -147,7 +148,7 @@ def _repeat(sch: Schedule, name: str) -> None:
     for load in {x.buffer: x for x in loads_of(block)}.values():
         if load.buffer is not weight and not any(i is row for i in load.indices):
             if load.buffer not in filled(sch):
-                raise _unfit(f"{load.buffer.name} has no index that can be the rows of an element")
+                raise unfit(f"{load.buffer.name} has no index that can be the rows of an element")
             sch.host_stage(sch.spread_operand(sch.get_sblock(name), load.buffer.name, len(block.iter_vars) - 1))
 
 
@@ -162,7 +163,7 @@ def _weight(block: Block) -> Buffer | None:
         return without[0].buffer
     sides = [weight for _, weight, columns, depths in sides_of(made) if columns and depths and weight in without]
     if not sides:
-        raise _unfit(f"both factors of block {block.name} would have the rows of an element")
+        raise unfit(f"both factors of block {block.name} would have the rows of an element")
     return sides[0].buffer
 
 
@@ -175,7 +176,3 @@ def _with_unit(sch: Schedule, target: Target, last: str) -> int:
         sch.transform_layout(sch.get_sblock(name), ("write", 0), unit_first)
     iterate(sch, names, {})
     return 0
-
-
-def _unfit(reason: str) -> ScheduleError:
-    return ScheduleError("normalise", reason)

@@ -6,7 +6,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from math import prod
 
-from autosched.errors import SpaceError
+from autosched.errors import ScheduleError, SpaceError
 from autosched.ir.expr import COMPARISON, BinOp, BufferLoad, Cast, Expr, Var, binary, int_value
 from autosched.ir.functor import stmt_children, walk, walk_expr
 from autosched.ir.host import PACK, is_move, kind_of
@@ -37,6 +37,11 @@ class Product:
 
 _BLOCKS: dict[int, tuple[Stmt, tuple[Block, ...]]] = {}  # of bodies: every rule asks for them, several times
 _LOADS: dict[int, tuple[Block, tuple[BufferLoad, ...]]] = {}  # of blocks, which most steps leave as they are
+
+
+def unfit(reason: str) -> ScheduleError:
+    """That a program has no such form, and why."""
+    return ScheduleError("normalise", reason)
 
 
 def device_blocks(func: PrimFunc) -> list[Block]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Sequence
 
 from autosched.errors import ScheduleError
 from autosched.ir.expr import BufferLoad, Cast, Expr, int_value
@@ -23,6 +23,7 @@ from space.normalise.blocks import (
     product_of,
     readers_of,
     store_of,
+    unfit,
     written,
 )
 
@@ -209,13 +210,13 @@ def require_one_value(func: PrimFunc) -> None:
     for n, block in enumerate(blocks):
         buffer = store_of(block).buffer
         if buffer in params - set_before and block.init is None and loads_from(store_of(block).value, buffer):
-            raise ScheduleError("normalise", f"block {block.name} reads {buffer.name} and writes it; store what it makes in a "
-                                             "tensor of its own")
+            raise unfit(f"block {block.name} reads {buffer.name} and writes it; store what it makes in a "
+                        "tensor of its own")
         set_before.add(buffer)
         before = next((b.name for b in blocks[:n] if any(x.buffer is buffer for x in loads_of(b))), None)
         if buffer in params and before is not None:
-            raise ScheduleError("normalise", f"block {before} reads {buffer.name} before block {block.name} writes it; "
-                                             f"store what {block.name} makes in a tensor of its own")
+            raise unfit(f"block {before} reads {buffer.name} before block {block.name} writes it; "
+                        f"store what {block.name} makes in a tensor of its own")
 
 
 def apply(sch: Schedule, target: Target) -> None:
@@ -277,10 +278,19 @@ def part_of(value: Expr, path: Sequence[int]) -> Expr:
 
 def path_of(value: Expr, part: Expr) -> list[int] | None:
     """Where in a value a part of it is."""
-    if value is part:
+    return _path(value, lambda e: e is part)
+
+
+def path_to(value: Expr, buffers: Collection[Buffer]) -> list[int] | None:
+    """Where in a value one of some tensors is read first."""
+    return _path(value, lambda e: isinstance(e, BufferLoad) and e.buffer in buffers)
+
+
+def _path(value: Expr, is_part: Callable[[Expr], bool]) -> list[int] | None:
+    if is_part(value):
         return []
     for k, child in enumerate(expr_children(value)):
-        path = path_of(child, part)
+        path = _path(child, is_part)
         if path is not None:
             return [k, *path]
     return None

@@ -10,7 +10,18 @@ from autosched.ir.stmt import Block, PrimFunc
 from autosched.schedule import Schedule
 from autosched.schedule.primitives.reductions.negation import factors_of
 from autosched.target import Target
-from space.normalise.blocks import device_block, device_blocks, elements_of, extents, filled, given, product_of, store_of, written
+from space.normalise.blocks import (
+    device_block,
+    device_blocks,
+    elements_of,
+    extents,
+    filled,
+    given,
+    product_of,
+    store_of,
+    unfit,
+    written,
+)
 
 MOST = 16  # products of one value
 
@@ -95,8 +106,8 @@ def apply(sch: Schedule, target: Target, made: bool = False) -> None:
         mine = [f.buffer in packs for f in factors]
         by_gemm = made and not any(mine)
         if not by_gemm and data.buffer is weight.buffer and data.indices != weight.indices:
-            raise ScheduleError("normalise", f"block {block.name} multiplies elements of one tensor by others of it; as data and "
-                                             "as weight it lies otherwise: give it to the program twice, as two parameters")
+            raise unfit(f"block {block.name} multiplies elements of one tensor by others of it; as data and "
+                        "as weight it lies otherwise: give it to the program twice, as two parameters")
         # The weight is what the host lays out, and of two such what has fewer elements: it is what becomes larger.
         if mine == [True, False] or (mine[0] == mine[1] and elements_of(data.buffer) < elements_of(weight.buffer)):
             data, weight = weight, data

@@ -29,7 +29,7 @@ from space.normalise.blocks import (
     store_of,
     written,
 )
-from space.normalise.packing import by_element
+from space.normalise.layouts import by_element
 
 
 def flattens(func: PrimFunc) -> bool:

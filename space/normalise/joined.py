@@ -17,7 +17,17 @@ from autosched.ir.simplify import Analyzer, linear_form
 from autosched.ir.stmt import Block, Buffer, BufferStore, PrimFunc
 from autosched.schedule import Schedule
 from autosched.target import Target
-from space.normalise.blocks import device_block, device_blocks, extents, loads_of, readers_of, store_of, turning_point, written
+from space.normalise.blocks import (
+    device_block,
+    device_blocks,
+    extents,
+    loads_of,
+    readers_of,
+    store_of,
+    turning_point,
+    unfit,
+    written,
+)
 
 MOST = 16  # tensors in parts, and ways in which one is made
 
@@ -206,7 +216,7 @@ def _cut_reader(sch: Schedule, name: str, buffer: Buffer, dim: int, points: Sequ
             continue
         var, further = _moved_by(form)
         if var is None:
-            raise ScheduleError("normalise", f"block {name} reads {buffer.name} across parts of it")
+            raise unfit(f"block {name} reads {buffer.name} across parts of it")
         _cut_block(sch, name, var, [p - further for p in inside])
         return
 
@@ -229,14 +239,14 @@ def _cut_block(sch: Schedule, name: str, var: Var, points: Sequence[int]) -> Non
     loops = [loop.var for loop in sch.state.loops_of(block)]
     value = realize.iter_values[k]
     if value not in loops:
-        raise ScheduleError("normalise", f"block {name} has no loop for each of its iterators")
+        raise unfit(f"block {name} has no loop for each of its iterators")
     loop = sch.get_loops(sch.get_sblock(name))[loops.index(value)]
     if block.iter_vars[k].kind == "reduce":
         sch.partition_reduction(loop, lengths)
         return
     at = next((d for d, i in enumerate(store.indices) if _moved_by(linear_form(i))[0] is var), None)
     if at is None:
-        raise ScheduleError("normalise", f"block {name} does not store along {var.name}")
+        raise unfit(f"block {name} does not store along {var.name}")
     if store.buffer not in sch.func.buffers:
         further = _moved_by(linear_form(store.indices[at]))[1]
         _cut(sch, store.buffer.name, at, [p + further for p in points])

@@ -34,9 +34,10 @@ from space.normalise.blocks import (
     pack_blocks,
     product_of,
     store_of,
+    unfit,
 )
 from space.normalise.groups import divided
-from space.normalise.packing import sides_of
+from space.normalise.layouts import sides_of
 
 MOST = 64  # groups that become one: more than the lanes of any machine
 MOST_LOOKED = 64  # ways to see products as ones over groups
@@ -285,7 +286,7 @@ def _together(places: Sequence[Place | None], number: Place, size: Mapping[Place
     outer = [k for k, p in enumerate(places) if p is number]
     inner = [k for k, p in enumerate(places) if p in size]
     if len(outer) != len(inner):
-        raise ScheduleError("normalise", "groups and their channels are not everywhere together")
+        raise unfit("groups and their channels are not everywhere together")
     return _Map(tuple(zip(outer, inner)), tuple(size[p] for k in inner if (p := places[k]) is not None))
 
 

@@ -16,9 +16,10 @@ from autosched.ir.functor import free_vars
 from autosched.ir.stmt import Buffer, BufferStore, PrimFunc
 from autosched.schedule import Schedule
 from autosched.target import Target
-from space.normalise import gathering, packing
+from space.normalise import gathering, spread
 from space.normalise.axes import Axes, Place, accesses, together
 from space.normalise.blocks import Product, device_blocks, extents, loads_of, pack_blocks, product_of, store_of
+from space.normalise.layouts import Way, emptiness
 
 
 def applies(func: PrimFunc, target: Target) -> bool:
@@ -69,12 +70,12 @@ def apply(sch: Schedule, target: Target) -> bool:
         ScheduleError: what the host would gather is of no form that primitives know.
     """
     trial = sch.copy()
-    packing.joined(trial)
-    before = packing.emptiness(trial, target)
+    spread.joined(trial)
+    before = emptiness(trial, Way(target))
     gathering.apply(trial, target, True)
     if not _fused(trial):
         return False
-    after = packing.emptiness(trial, target, True)
+    after = emptiness(trial, Way(target, fuller=True))
     if after is None or (before is not None and after >= before):
         return False
     sch.adopt(trial)

@@ -14,7 +14,7 @@ from autosched.ir.functor import free_vars
 from autosched.ir.stmt import Block, Buffer
 from autosched.schedule import Schedule
 from autosched.target import Target
-from space.normalise.blocks import extents, loads_of, pack_blocks, readers_of, store_of
+from space.normalise.blocks import extents, loads_of, pack_blocks, readers_of, store_of, unfit
 
 
 def apply(sch: Schedule, target: Target) -> None:
@@ -60,7 +60,7 @@ def _lane(block: Block, buffer: Buffer) -> int:
     last = [x.indices[-1] for x in loads_of(block) if x.buffer is buffer]
     names: list[Expr] = [iv.var for iv in block.iter_vars]
     if len(last) != 1 or last[0] not in names:
-        raise ScheduleError("normalise", f"block {block.name} reads {buffer.name} in no plain lanes")
+        raise unfit(f"block {block.name} reads {buffer.name} in no plain lanes")
     return names.index(last[0])
 
 

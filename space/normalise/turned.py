@@ -23,6 +23,7 @@ from space.normalise.blocks import (
     product_of,
     readers_of,
     store_of,
+    unfit,
     writer_of,
     written,
 )
@@ -119,7 +120,7 @@ def _apart(sch: Schedule, reader: str, copies: set[str]) -> None:
                 continue
             done += 1
             if done > AGAIN:
-                raise ScheduleError("normalise", f"more than {AGAIN} blocks would be computed again")
+                raise unfit(f"more than {AGAIN} blocks would be computed again")
             ahead.append(maker[1])
             if maker[0] in copies:
                 copies.add(maker[1])

@@ -9,14 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from autosched.errors import ScheduleError
 from autosched.ir.expr import BinOp, BufferLoad, Call, Cast, Expr, Var, int_value
 from autosched.ir.functor import expr_children, walk_expr
 from autosched.ir.host import is_move, kind_of
 from autosched.ir.stmt import Block
 from autosched.schedule import Schedule
 from autosched.target import Target
-from space.normalise.blocks import device_blocks, extents, loads_of, product_of, readers_of, store_of
+from space.normalise.blocks import device_blocks, extents, loads_of, product_of, readers_of, store_of, unfit
 from space.normalise.copies import part_of
 
 FACTORS = range(-128, 128)  # what an element of the identity holds; the ALU multiplies by others, and shifts, behind it
@@ -37,7 +36,7 @@ def apply(sch: Schedule, target: Target) -> None:
     for _ in range(MOST):
         if not any(_step(sch, block, config.block_out) for block in device_blocks(sch.func)):
             return
-    raise ScheduleError("normalise", f"more than {MOST} steps to widen int8 operands")
+    raise unfit(f"more than {MOST} steps to widen int8 operands")
 
 
 def _unpadded(sch: Schedule) -> None:
