@@ -124,12 +124,12 @@ def access(site: Site, at: BufferLoad | BufferStore, given: Sequence[Expr] = ())
            for k, (v, n) in enumerate(zip(variables, site.shape(variables)))}
     places, inside = np.zeros((), np.int64), np.ones((), np.bool_)
     for index, extent in zip(at.indices, at.buffer.shape):
-        size, found = int_value(extent) or 0, _value(index, env)
+        size, found = int_value(extent) or 0, value_at(index, env)
         inside = inside & (found >= 0) & (found < size)
         places = places * size + found
     held = np.ones((), np.bool_)
     for condition in given:
-        held = held & (_value(condition, env) != 0)
+        held = held & (value_at(condition, env) != 0)
     if not np.all(inside | ~held):
         raise UnknownError
     return Access(variables, np.broadcast_to(np.where(held, places, NOWHERE), site.shape(variables)))
@@ -245,21 +245,21 @@ def loads_under(value: Expr, given: tuple[Expr, ...]) -> list[tuple[BufferLoad, 
     return [found for part, conditions in parts for found in loads_under(part, conditions)]
 
 
-def _value(e: Expr, env: Mapping[Var, Ints]) -> npt.NDArray[np.int64]:
+def value_at(e: Expr, env: Mapping[Var, Ints]) -> npt.NDArray[np.int64]:
     """An expression of iterators, for all their values."""
     if isinstance(e, IntImm):
         return np.asarray(e.value)
     if isinstance(e, Var) and e in env:
         return env[e]
     if isinstance(e, Not):
-        return np.asarray(_value(e.a, env) == 0)
+        return np.asarray(value_at(e.a, env) == 0)
     if isinstance(e, Select) or (isinstance(e, Call) and e.op == "if_then_else"):
         chosen = choice_of(e)
         assert chosen is not None
-        condition, yes, no = (_value(x, env) for x in chosen)
+        condition, yes, no = (value_at(x, env) for x in chosen)
         return np.where(condition != 0, yes, no)
     if isinstance(e, BinOp) and e.op in _OPERATIONS:
-        a, b = _value(e.a, env), _value(e.b, env)
+        a, b = value_at(e.a, env), value_at(e.b, env)
         if e.op in ("//", "%") and np.any(b == 0):
             raise UnknownError
         return np.asarray(_OPERATIONS[e.op](a, b))

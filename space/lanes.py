@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import lru_cache
 from math import prod
@@ -20,6 +20,8 @@ from autosched.ir.scopes import WGT
 from autosched.ir.simplify import conjuncts
 from autosched.ir.stmt import Buffer, BufferStore, PrimFunc
 from autosched.lower.host_work import run_stage
+from space.elements import Ints, Mask
+from space.known import Known, even, tables
 from space.least_epilogue import blocks_of
 from space.normalise.blocks import elements_of, turning_point
 
@@ -43,6 +45,8 @@ class Filling:
         whole: whether it may hold all of these tensors, as they are; else it is a part, or made of them.
         moved: whether it holds elements of them, as they are.
         once: share of its lanes that would hold each of these elements once: what is there again, another layout need not hold.
+        some: which of its lanes may be something else than 0; None where that is not known.
+        values: what it holds, where the host makes it of nothing.
     """
 
     lanes: Fraction
@@ -51,6 +55,8 @@ class Filling:
     whole: bool = field(default=False, compare=False)
     moved: bool = field(default=False, compare=False)
     once: Fraction = field(default=Fraction(1), compare=False)
+    some: Mask | None = field(default=None, compare=False)
+    values: Ints | None = field(default=None, compare=False)
 
 
 @lru_cache(maxsize=8)  # sketches that differ in their stages only are packed alike
@@ -64,26 +70,41 @@ def fillings(stages: tuple[PrimFunc, ...]) -> Mapping[str, Filling]:
     have: dict[str, Array] = {}
     most: dict[str, int] = {}
     moved: dict[str, bool] = {}
+    some: dict[str, Mask] = {}
+    values: dict[str, Ints] = {}
     for stage in stages:
         outputs = written(stage)
         given = [b for b in stage.buffers if b not in outputs]
+        plain = moves_only(stage)
         if any(elements_of(b) > LARGE for b in stage.buffers):
             for b in outputs:
                 have[b.name] = np.broadcast_to(np.ones((), b.dtype), _shape(b))
-                most[b.name] = sum(most.get(x.name, elements_of(x)) for x in given) if moves_only(stage) else elements_of(b)
+                most[b.name] = sum(most.get(x.name, elements_of(x)) for x in given) if plain else elements_of(b)
+                # Where it chooses, what it chooses is not looked at, and may be 0.
+                some[b.name] = np.full([1] * len(b.shape), not _chooses(stage))
             continue
         for b in given:
             have.setdefault(b.name, np.ones(_shape(b), b.dtype))
-        plain = moves_only(stage)
         moved.update({b.name: plain and all(moved.get(x.name, True) for x in given) for b in outputs})
-        for name, array in run_stage(stage, have).items():
-            have[name] = array if plain else np.ones_like(array)
-            most[name] = sum(most.get(b.name, have[b.name].size) for b in given) if plain else array.size
-    return {
-        name: _unseen(have[name].size, size, moved.get(name, True)) if have[name].size > LARGE
-        else _filling(have[name] != 0, size, moved.get(name, False))
-        for name, size in most.items()
-    }
+        known = None if plain else Known(stage, tables(stage, some, {}), {})
+        for b in outputs:
+            array = run_stage(stage, have)[b.name]
+            if not given and b.name not in have:
+                values[b.name] = even(array.astype(np.int64))
+            else:
+                values.pop(b.name, None)
+            some[b.name] = even(array != 0) if known is None else known.some_of(b)
+            have[b.name] = array if plain else np.ones_like(array)
+            most[b.name] = sum(most.get(x.name, have[x.name].size) for x in given) if plain else array.size
+    found = {name: _unseen(have[name].size, size, moved.get(name, True)) if have[name].size > LARGE
+             else _filling(have[name] != 0, size, moved.get(name, False)) for name, size in most.items()}
+    return {name: replace(filling, some=some[name], values=values.get(name)) for name, filling in found.items()}
+
+
+def _chooses(stage: PrimFunc) -> bool:
+    """Whether what a stage stores depends on the place."""
+    stores = (s.value for s in walk(stage.body) if isinstance(s, BufferStore))
+    return any(choice_of(e) is not None for value in stores for e in walk_expr(value))
 
 
 def _shape(buffer: Buffer) -> tuple[int, ...]:
@@ -138,15 +159,6 @@ def least_products(model: Model, full: Mapping[str, Filling]) -> int:
     vectors = max(model.out_elements * results, Fraction(1, LARGE))
     every = int(model.padding.extents.prod()) * c.block_in * products / vectors
     return int(every * model.padding.ends[0])
-
-
-def deep(models: Sequence[Model]) -> int:
-    """Products that a sum of a program has, at least; 0 where that is not known.
-
-    Args:
-        models: of a sketch, one for every nest.
-    """
-    return least_products(models[0], fillings(models[0].packing)) if len(models) == 1 else 0
 
 
 def repeats(model: Model, full: Mapping[str, Filling], operands: Sequence[Operand]) -> Fraction:

@@ -7,15 +7,15 @@ tiles, orders or places. docs/bound.md has the derivation.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Hashable, Iterator, Mapping, Sequence, Set
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from math import prod
 
 import numpy as np
 import numpy.typing as npt
 
-from autosched.ir.constant import values as constants
 from autosched.ir.expr import BinOp, BufferLoad, Call, Expr, int_value
 from autosched.ir.functor import walk_expr
 from autosched.ir.patterns import update_of
@@ -25,10 +25,12 @@ from autosched.ir.value_bounds import ValueBounds, dtype_bounds
 from sim import isa, timing
 from sim.config import VTAConfig
 from sim.timing import PIPELINE_CYCLES as PIPELINE
+from space.alike import recurring, repeated, same_factors
+from space.formed import Formed, Formings, formings
 from space.joins import joins_of_stages, joins_of_windows
 from space.lanes import Filling, fillings, repeats, shares
 from space.last_loads import behind_loads
-from space.least_epilogue import blocks_of, differences_of, identities_of, least_epilogue
+from space.least_epilogue import Epilogue, blocks_of, differences_of, identities_of, least_epilogue
 from space.least_loads import beats, latency, load
 from space.model import LAID_OUT, Model
 from space.nest import Nest
@@ -127,12 +129,13 @@ def machine_bound(
     """
     config = models[0].config
     full = dict(fillings(models[0].packing))
+    formed = formings(tuple(models))
     passing = _passing(models)
     nests: list[_Needs] = []
     used = _used(models)
     kinds: dict[str, frozenset[str]] = {}
     for n, model in enumerate(models):
-        nests.append(_needs(model, full, passing, used[n], kinds, given, len(models) == 1, deep, fuller))
+        nests.append(_needs(model, full, formed, passing, used[n], kinds, given, len(models) == 1, deep, fuller))
         if models[0].origins:
             # What a nest stores for another one is as full as its results are: another layout may leave no lane empty there.
             full |= _between(model, full)
@@ -298,6 +301,15 @@ def _of(count: int, share: Fraction) -> int:
     return -(-count * share.numerator // share.denominator)
 
 
+def _formed(model: Model, formed: Formed) -> int:
+    """Products of the GEMM, at least, that form what masks leave of a block's."""
+    if not model.origins:
+        return formed.products
+    lanes, results = model.config.batch * model.config.block_out, max(formed.results, default=0)
+    # One adds to so many results, and as many terms to each as a vector of data has.
+    return max(-(-formed.terms // (lanes * model.config.block_in)), -(-results // lanes))
+
+
 def _real(count: int, filling: Filling | None, lanes: int) -> int:
     """Elements, at least, that hold what is the program's of some."""
     return count if filling is None else min(_of(count, filling.lanes), -(-filling.most // lanes))
@@ -353,14 +365,15 @@ def _stored(nest: Nest) -> list[str]:
 
 
 def _needs(
-    model: Model, full: Mapping[str, Filling], passing: frozenset[str], rest: _Used, kinds: dict[str, frozenset[str]],
-    given: Set[str], single: bool, deep: int, fuller: bool,
+    model: Model, full: Mapping[str, Filling], forms: Formings, passing: frozenset[str], rest: _Used,
+    kinds: dict[str, frozenset[str]], given: Set[str], single: bool, deep: int, fuller: bool,
 ) -> _Needs:
     """What a nest needs.
 
     Args:
         model: of the nest.
         full: how full tensors are, by name.
+        forms: what masks leave of the program.
         passing: tensors that another program keeps in the accumulator.
         rest: what the rest of the program has of its results.
         kinds: by tensor, the operations that the nest which makes it has counted; its own are added.
@@ -370,43 +383,56 @@ def _needs(
         fuller: as for ``machine_bound``.
     """
     nest, c = model.nest, model.config
-    epilogue = least_epilogue(nest, model.target, bool(model.origins), products=deep, formed=model.padding.ends[1])
+    formed = forms.of(nest.anchor) if nest.tensorized else None
+    epilogue, summed, reaching = _epilogue(model, formed, deep)
     lanes_of = {scope: prod(memory.lanes) for scope, memory in model.target.memories.items()}
     constant = {x.buffer.name for x in nest.func.constants}
     # Where a load widens, what an identity widens needs no product.
     loads_widen = model.target.loads_widen
     identities = identities_of(nest)
     widened = nest.anchor in identities
-    products = max(model.padding.useful - _of_nothing(model), 0) if nest.anchor and not (loads_widen and widened) else 0
+    products = model.padding.useful if nest.anchor and not (loads_widen and widened) else 0
     # Where the layout is the space's choice, other layouts may leave no lane empty.
     real, share = (part * rest.share for part in shares(model, full))
     reduced = [k for k, o in enumerate(nest.operands) if o.consumer in _reads(nest)]
+    # Masks may leave out products, or all of a result's.
+    left = _of(products, real) if formed is None or widened else min(_of(products, real), _formed(model, formed))
+    masked = left < _of(products, real)
     # Sums that are alike need be formed once, and results that are alike made once; each is stored.
     read = [nest.operands[k] for k in reduced if nest.operands[k].scope != ACC]
-    alike = _repeated(model, read) if nest.anchor else 1
-    again = 1 if widened or not nest.tensorized else _recurring(model, read)
+    alike = repeated(model, read, masked) if nest.anchor else 1
+    again = 1 if widened or not nest.tensorized else recurring(model, read)
     # What the host has laid out several times may make results that are alike, too.
-    data = repeats(model, full, [o for o in read if o.scope == INP]) if not fuller else Fraction(1)
-    distinct = data * repeats(model, full, [o for o in read if o.scope == WGT]) if not fuller else data
-    products = -(-_of(products, real * data) // (alike * again))
+    data, weights = (
+        Fraction(1) if fuller else forms.once(model, own) if masked else repeats(model, full, own)
+        for own in ([o for o in read if o.scope == scope] for scope in (INP, WGT)))
+    distinct = data * weights
+    products = -(-(_of(left, distinct) if masked else _of(products, real * data)) // (alike * again))
     # Vectors of padding alone are the same constant: a program may make one of them and store it again and again.
     vectors, stored = _of(_with_products(model), share * distinct), _of(model.out_elements, share)
+    if formed is not None:
+        vectors = min(vectors, _of(summed, distinct))
+    made = max((forms.made(name, vectors, c.batch * c.block_out) for name in _stored(nest)), default=vectors)
+    vectors = min(vectors, _of(made, distinct))
     starts = -(-vectors // alike) if products else 0
-    vectors = -(-vectors // _repeated(model, nest.operands))
-    if nest.tensorized and _same_factors(model):
+    copies = repeated(model, nest.operands, masked)
+    vectors = -(-vectors // copies)
+    if nest.tensorized and same_factors(model):
         # c[i, j] is c[j, i]: half of them is known, though not in the lanes where it is stored.
-        products, vectors = -(-products // 2), -(-vectors // 2)
+        products, vectors, copies = -(-products // 2), -(-vectors // 2), copies * 2
     passes = any(nest.operands[k].name in passing for k in reduced)
     if widened and passes:
         products = starts = 0
-    used = max((_least(model, k) for k in reduced), default=0)
+    whole = [_least(model, k) for k in range(len(nest.operands))]
+    least = [forms.least(model, k, count, share) for k, count in enumerate(whole)]
+    used = max((least[k] for k in reduced), default=0)
     if widened and products:
         # Sums of windows that overlap may share their parts.
-        starts = starts if used == products else 0
+        starts = starts if max(whole[k] for k in reduced) == products else 0
         products = max(_of(used, share), stored)
     if not nest.tensorized:
         # What windows connect, comparisons have to connect, one at a time.
-        apart = max((_apart(model, k) for k in reduced if _least(model, k) == used), default=model.out_elements)
+        apart = max((_apart(model, k) for k in reduced if least[k] == used), default=model.out_elements)
         if not nest.wides:
             products = joins_of_windows(model, used, apart, _is_extremum(nest), bool(epilogue.named))
         else:
@@ -425,15 +451,16 @@ def _needs(
         common = factors in known or (model.origins and any(factors & other for other in known))
         fills = [full[o.name].lanes for o in nest.operands if o.scope == WGT and s.block in o.readers and o.name in full]
         if s.block not in identities and not common:
-            mixed += _of(s.products * vectors, max(fills, default=Fraction(1)))
+            added, linked = _of(s.products * vectors, max(fills, default=Fraction(1))), forms.of(s.block)
+            mixed += added if linked is None else min(added, _formed(model, linked))
         known.add(factors)
     joined = {s.block for s in nest.stages if s.products and s.block in identities and not loads_widen}
     needed: dict[str, int] = {}
     for k, operand in enumerate(nest.operands):
         if operand.scope == INP and joined & set(operand.readers) and operand.name not in passing:
-            least = _real(_least(model, k), full.get(operand.name), lanes_of[INP])
+            some = forms.real(model, k, _real(whole[k], full.get(operand.name), lanes_of[INP]))
             name = _source(model, operand, full)
-            needed[name] = max(least, needed.get(name, 0))
+            needed[name] = max(some, needed.get(name, 0))
     taken = {_source(model, o, full) for o in nest.operands if o.scope == INP and set(_reads(nest)) & set(o.readers)}
     taken = taken if widened or nest.wides else set()
     streams: dict[str, int] = {}
@@ -446,21 +473,22 @@ def _needs(
         name = "a constant" if operand.name in constant else _source(model, operand, full)
         if operand.twin or operand.name in passing or (name in words and name in (operand.name, "a constant")):
             continue
-        least = _real(_least(model, k), full.get(operand.name), lanes_of[operand.scope])
+        some = _real(whole[k], full.get(operand.name), lanes_of[operand.scope])
         if any(operand.uses(a) for a in nest.spatial):
-            least = int(least * rest.share)
+            some = int(some * rest.share)
+        some = forms.real(model, k, some)
         into = addends if operand.scope == ACC else streams
-        waits = name not in words and operand.consumer in _reads(nest) and operand.scope != ACC and least
+        waits = name not in words and operand.consumer in _reads(nest) and operand.scope != ACC and some
         first += load(c, operand.scope, 1) if waits else 0
         apart = 0 if not model.origins else latency(c, operand.scope)
-        into[name] = max(load(c, operand.scope, least) - apart, into.get(name, 0))
-        moves |= {operand.scope} if model.origins and least else set()
-        words[name] = max(beats(c, operand.scope, least), words.get(name, 0))
+        into[name] = max(load(c, operand.scope, some) - apart, into.get(name, 0))
+        moves |= {operand.scope} if model.origins and some else set()
+        words[name] = max(beats(c, operand.scope, some), words.get(name, 0))
     # Nests that multiply the same tensors may have products in common, wherever each of them takes its own.
     moved = tuple(_source(model, o, full) for o in nest.operands if o.scope != ACC and o.consumer == nest.anchor)
     # What is kept in the accumulator may have had these operations already; they do not count again.
     before = frozenset[str]().union(*(kinds.get(nest.operands[k].name, frozenset()) for k in reduced)) if passes else frozenset()
-    own = [kind for kind in epilogue.named if kind not in before]
+    due = [kind for kind in epilogue.named if kind not in before]
     # Another nest may make of the operand what several need of it.
     extra = epilogue.extra if single and alike * again * distinct == 1 else 0
     kinds |= {name: before.union(epilogue.named) for name in _stored(nest)}
@@ -468,25 +496,53 @@ def _needs(
     worked = vectors if rest.pooled is None else min(vectors, _of(rest.pooled, share))
     if alike > 1:  # what is done to them ahead of other operands is done to sums
         worked = min(worked, -(-_of(_with_products(model), share) // alike))
-    loads = sum(_least(model, k) for k, o in enumerate(nest.operands) if o.name in epilogue.loaded and not o.twin)
+    works = [min(worked, -(-_of(reaching[kind], distinct) // max(alike, copies))) if kind in reaching else worked for kind in due]
+    loads = sum(least[k] for k, o in enumerate(nest.operands) if o.name in epilogue.loaded and not o.twin)
     written = max(starts - loads, 0)
     early = _early(nest) if model.origins and products and (mixed or not widened) else frozenset[str]()
-    elements = {o.name: _least(model, k) for k, o in enumerate(nest.operands) if o.scope == ACC}
+    elements = {o.name: least[k] for k, o in enumerate(nest.operands) if o.scope == ACC}
     joins = _of(joins_of_stages(model, elements, given - passing, bool(epilogue.named)), share)
     riders = frozenset(_source(model, o, full) for o in nest.operands if o.scope == INP and early & joined & set(o.readers))
-    plain = single and not (model.origins or widened or _same_factors(model)) and alike * again == rest.share == 1
-    behind = behind_loads(model, {o.scope: _least(model, k) for k, o in enumerate(nest.operands) if k in reduced}) if plain else 0
+    plain = single and not (model.origins or widened or masked or same_factors(model)) and alike * again == rest.share == 1
+    behind = behind_loads(model, {o.scope: least[k] for k, o in enumerate(nest.operands) if k in reduced}) if plain else 0
     alone = sum(n for name, n in needed.items() if name not in taken and name not in riders) // max(model.out_elements, 1)
     return _Needs(
         streams, addends, frozenset(moves), words, first, products, needed, riders, products if widened and mixed else 0,
         tuple(sorted(taken)), moved if nest.anchor else (),
-        epilogue.initial * written, (len(own) + extra) * worked + mixed + joins, extra * worked, mixed,
-        len(own) + bool(joins) + sum(not s.fresh and s.block not in early for s in links),
-        starts, written, len(own) * worked,
-        sum(name not in passing for name in _stored(nest)) * stored,
-        epilogue.initial * bool(written or not starts) + len(own) + extra + -(-(mixed + joins) // max(vectors, 1)) + alone,
+        epilogue.initial * written, sum(works) + extra * worked + mixed + joins, extra * worked, mixed,
+        len(due) + bool(joins) + sum(not s.fresh and s.block not in early for s in links),
+        starts, written, sum(works),
+        sum(forms.stored(name, stored, c.batch * c.block_out) for name in _stored(nest) if name not in passing),
+        epilogue.initial * bool(written or not starts) + len(due) + extra + -(-(mixed + joins) // max(vectors, 1)) + alone,
         behind,
     )
+
+
+def _epilogue(model: Model, formed: Formed | None, deep: int) -> tuple[Epilogue, int, dict[str, int]]:
+    """(what a vector costs besides its products, how many have any, how many need each operation that not all of them do).
+
+    Of sums of fewer products than others, because of a mask or a border, none may reach what a constant cuts off.
+    """
+    most = model.padding.ends[1]
+
+    def of(share: Fraction) -> Epilogue:
+        return least_epilogue(model.nest, model.target, bool(model.origins), products=deep, formed=share)
+
+    if formed is None:
+        return of(most), 0, {}
+    c = model.config
+    vectors = [-(-n // (c.batch * c.block_out)) for n in formed.results] if model.origins else formed.vectors
+    fixed = {x.buffer.name for x in model.nest.func.constants}
+    shares = [Fraction(n, formed.every) for n in formed.counts]
+    if not shares or any(o.name in fixed for o in model.nest.operands if o.consumer == model.nest.anchor):
+        return of(most), max(vectors, default=0), {}  # of constants some may be larger than others
+    found = of(shares[-1])
+    fewest = of(shares[0]) if len(shares) > 1 else found
+    found, reaching = replace(found, extra=min(found.extra, fewest.extra)), {}
+    for kind in set(found.named) - set(fewest.named):
+        first = bisect_left(range(len(shares)), True, key=lambda n: kind in of(shares[n]).named)
+        reaching[kind] = vectors[first]
+    return found, vectors[0], reaching
 
 
 def _early(nest: Nest) -> frozenset[str]:
@@ -541,59 +597,6 @@ def _factors(model: Model, block: str | None) -> frozenset[frozenset[str]]:
     """The tensors that a sum of products multiplies, each by what the host makes it of."""
     own = (o.name for o in model.nest.operands if o.scope != ACC and block in o.readers)
     return frozenset(model.origins.get(name, frozenset((name,))) for name in own)
-
-
-def _repeated(model: Model, operands: Sequence[Operand]) -> int:
-    """How many results have the same operands, at most: some spatial axes tell which these are, the others repeat them.
-
-    Along axes that none of them is read along they are the same, and so they are along a diagonal of two that move as one.
-    """
-    axes, sizes = model.nest.axes, [size for o in operands for _, size in o.dims]
-    strides, told = np.cumprod([1.0, *sizes]), list[tuple[int, int]]()  # extents of axes, and how far they move a place
-    rows, alike, tied = np.empty((0, len(sizes))), 1, False
-    for a in sorted(model.nest.spatial, key=lambda a: -axes[a].extent):
-        row = np.array([coeffs[a] for o in operands for coeffs, _ in o.dims], dtype=np.float64)
-        more = np.vstack([rows, row])
-        independent = np.linalg.matrix_rank(more) == len(more)
-        if not independent and (not row.any() or strides[-1] > 2**53):
-            alike *= axes[a].extent
-            continue
-        rows, tied = (more, tied) if independent else (rows, True)
-        if strides[-1] <= 2**53:
-            told.append((axes[a].extent, int(row @ strides[:-1])))
-    if not tied:
-        return alike
-    # Of axes that only together tell a place, as its digits do, not all combinations need be places of their own.
-    places = np.zeros(1, dtype=np.int64)
-    for extent, step in told:
-        places = np.unique(np.add.outer(places, np.arange(extent) * step))
-    return alike * -(-prod(extent for extent, _ in told) // len(places))
-
-
-def _of_nothing(model: Model) -> int:
-    """How many products, at most, are with tiles of a constant weight that hold nothing but zeros."""
-    fixed = {c.buffer.name: constants(c) for c in model.nest.func.constants}
-    found = 0
-    for k, o in enumerate(model.nest.operands):
-        if o.scope == WGT and o.consumer == model.nest.anchor and o.name in fixed:
-            tiles = fixed[o.name].reshape(-1, prod(model.target.memories[WGT].lanes))
-            empty, read = int((~tiles.any(axis=1)).sum()), max(_least(model, k), 1)
-            found += -(-min(empty, read) * prod(int(n) for n in model.extents) // read)
-    return found
-
-
-def _recurring(model: Model, factors: Sequence[Operand]) -> int:
-    """In how many sums, or places of one, a product may stand: along reductions that one of its factors is not read along."""
-    axes = (a for a, axis in enumerate(model.nest.axes) if axis.reduce)
-    return prod(model.nest.axes[a].extent for a in axes if not all(o.uses(a) for o in factors))
-
-
-def _same_factors(model: Model) -> bool:
-    """Whether the anchor multiplies a tensor by itself, and not each element by its own place alone."""
-    own = [o for o in model.nest.operands if o.scope != ACC and o.consumer == model.nest.anchor]
-    made = [model.origins.get(o.name, frozenset((o.name,))) for o in own]
-    moves = [{a for a in model.nest.spatial if o.uses(a)} for o in own]
-    return any(made[n] & made[m] and moves[n] != moves[m] for n in range(len(own)) for m in range(n))
 
 
 def _reads(nest: Nest) -> tuple[str, ...]:

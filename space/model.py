@@ -46,12 +46,13 @@ class Model:
         original: the block that stores first what this nest stores again, for a reader that wants another layout; ``LAID_OUT``
             where it stores as a weight what is there already; or "".
         unpacked: of what the host takes as it is from tensors that are stored, how many elements at most, by name.
+        unpacking: the stages of the host that take them.
     """
 
     def __init__(
         self, nest: Nest, target: Target, rules: Sequence[NumericRule] = (), nests: int = 1,
         origins: Mapping[str, frozenset[str]] = MappingProxyType({}), packing: Sequence[PrimFunc] = (),
-        original: str = "", unpacked: Mapping[str, int] = MappingProxyType({}),
+        original: str = "", unpacked: Mapping[str, int] = MappingProxyType({}), unpacking: Sequence[PrimFunc] = (),
     ) -> None:
         self.nest = nest
         self.nests = nests
@@ -59,6 +60,7 @@ class Model:
         self.packing = tuple(packing)
         self.original = original
         self.unpacked = unpacked
+        self.unpacking = tuple(unpacking)
         self.target = target
         self.config = target.config
         self.extents = np.array([a.extent for a in nest.axes], dtype=np.int64)
@@ -637,6 +639,9 @@ class Model:
             divisors = [np.array([d for d in range(1, e + 1) if e % d == 0], dtype=np.int64) for e in self.extents[axes]]
             inside = np.array(op.inside[dim] if op.inside else [True] * size)
             within = np.array(op.within[dim] if op.within else [0])
+            # Where a stage chooses by place, it may be said to read what is not there.
+            before = max(0, -op.first[dim]) if op.first else 0
+            inside = np.pad(inside, (before, int(np.dot(self.extents - 1, coeffs) + within.max()) + 1))
             table: Ints = np.zeros([len(d) for d in divisors], dtype=np.int64)
             for rank in np.ndindex(*table.shape):
                 start, step = np.zeros(1, np.int64), within

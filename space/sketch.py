@@ -248,7 +248,7 @@ def _fitting(
             # stored, or stores are several, would double what a search takes for less than it finds.
             whole = nest.between or ((host.unpack or nest.also) and prod(axis.extent for axis in nest.axes) < CUT)
             fitting = [rule for rule in numeric if not (rule.cuts and whole)]
-            models.append(Model(nest, target, fitting, len(nests), *free, again.get(nest.out, ""), unpacked))
+            models.append(Model(nest, target, fitting, len(nests), *free, again.get(nest.out, ""), unpacked, host.unpack))
         least = [least_work(m.padding.useful if m.nest.anchor else 0, m.out_elements, target.config) for m in models]
         reason = too_much(sum(least))
         if reason:

@@ -18,7 +18,8 @@ from space.bound import bound
 from space.build import Build
 from space.distinct import distinct, fresh_of, keys
 from space.draft import draft
-from space.lanes import deep, masked
+from space.formed import deep
+from space.lanes import masked
 from space.machine_bound import MachineBound, machine_bound
 from space.normalise import BANDED, DIFFERENCES, FUSED, GATHERED, KEPT, PLACES
 from space.plan import Plan
@@ -487,7 +488,8 @@ class Space:
         plain = [s for s, rank in zip(self.sketches, ranks) if rank == min(ranks)]
         visited = visits(self.func, self.target) if any(s.models[0].origins for s in plain) else 0
         given = {b.name for b in self.func.buffers}
-        least = 0 if masked(self.func) else min(filter(None, (deep(s.models) for s in plain)), default=0)
+        masks = masked(self.func)
+        least = min(filter(None, (deep(s.models, masks) for s in plain)), default=0)
         fuller = {BANDED, GATHERED, PLACES}
         found = (machine_bound(s.models, visited, given, least, not fuller.isdisjoint(s.done)) for s in plain)
         return min(found, key=lambda b: b.cycles)

@@ -37,6 +37,7 @@ from space.elements import (
     spread,
     unsettled,
 )
+from space.known import Known
 from space.normalise.blocks import elements_of
 
 MIX = 0x9E3779B97F4A7C15  # makes a number of an element one whose sums tell sets apart
@@ -76,6 +77,7 @@ class _Text:
         func: the program, in blocks.
         lanes: products that a visit adds to a result.
         widens: whether int8 elements come in by products only.
+        known: what of its elements is known.
     """
 
     func: PrimFunc
@@ -83,6 +85,7 @@ class _Text:
     widens: bool
     values: ValueBounds
     written: set[Buffer]
+    known: Known
     visits: int = 0
     elements: dict[Buffer, Ints] = field(default_factory=dict)  # which of them are where, by numbers over all tensors
     sources: dict[Buffer, frozenset[Buffer]] = field(default_factory=dict)  # parameters that tensors are made of
@@ -98,7 +101,13 @@ class _Text:
         size = elements_of(buffer)
         numbers = np.arange(self.numbered, self.numbered + size, dtype=np.int64)
         self.numbered += size
-        self.elements[buffer] = np.where((low < high) & (True if own is None else own), numbers, NOWHERE)
+        free = self._live(buffer) & (low < high)
+        self.elements[buffer] = np.where(free & (True if own is None else own), numbers, NOWHERE)
+
+    def _live(self, buffer: Buffer) -> npt.NDArray[np.bool_]:
+        """Which elements of a tensor may be something else than 0, in order."""
+        shape = [int_value(e) or 0 for e in buffer.shape]
+        return np.broadcast_to(self.known.some_of(buffer), shape).ravel()
 
     def site(self, site: Site, live: bool) -> None:
         """Takes in a block; its sums count where all that it stores is needed."""
@@ -342,8 +351,14 @@ class _Text:
                 self.sums[buffer] = None
                 return
             counts = np.zeros(elements_of(buffer), np.int64)
-            counts[places.ravel()] = found.counts.ravel()
+            # What masks leave out of a result's sums nobody visits.
+            counts[places.ravel()] = np.where(self._wanted(site), found.counts, 0).ravel()
             self.sums[buffer] = _Sums(counts, found.members)
+
+    def _wanted(self, site: Site) -> npt.NDArray[np.bool_]:
+        """Which results of a block are needed, for each value of its spatial iterators."""
+        whole = [site.extents[iv.var] if iv.var in site.spatial else 1 for iv in site.block.iter_vars]
+        return np.broadcast_to(self.known.wanted(site), whole).reshape(site.shape(site.spatial))
 
     def _store_elements(self, site: Site, found: _Sums | None) -> None:
         """Which elements a block stores: those that it moves, or new ones, where each is made of others."""
@@ -411,7 +426,7 @@ def visits(func: PrimFunc, target: Target) -> int:
     if any(b.match_buffers or b.alloc_buffers for b, _ in sites):
         return 0
     written = {s.buffer for s in walk(func.body) if isinstance(s, BufferStore)}
-    text = _Text(func, target.config.block_in, not target.multiplies, ValueBounds(func), written)
+    text = _Text(func, target.config.block_in, not target.multiplies, ValueBounds(func), written, Known(func, {}, {}))
     for b in func.buffers:
         text.sources[b] = frozenset((b,)) - written
         if b not in written:

@@ -333,7 +333,8 @@ def test_what_is_only_widened_need_not_be_stored() -> None:
     assert kept.cycles <= rival
     # What a product multiplies comes from memory: the same with data in place of the second half.
     stored = Space(parse(INT8_SUMS % ("a8[vm, vk]", "e[vm, vj] >> 4")), TARGET).machine
-    assert stored.terms["store chain"] > 1.9 * kept.terms["store chain"]
+    # Half of what is made is read, which another layout has in half as many vectors.
+    assert stored.terms["store chain"] > 1.45 * kept.terms["store chain"]
 
 
 def test_of_parts_that_overlap_the_largest_counts() -> None:

@@ -1,0 +1,308 @@
+"""What masks leave of a program's products: which have a factor that is always 0, or are of results that nobody needs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import lru_cache
+from math import ceil, prod
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+
+from autosched.ir.expr import BufferLoad, Expr, Var, int_value
+from autosched.ir.functor import walk_expr
+from autosched.ir.interp import written
+from autosched.ir.stmt import Buffer, PrimFunc
+from space.elements import NOWHERE, Ints, Mask, Site, UnknownError, access, loads_under, sites_in
+from space.known import Known, TooLargeError, tables
+from space.lanes import fillings, least_products
+from space.sites import LANES
+
+if TYPE_CHECKING:
+    from space.model import Model
+    from space.operands import Operand
+
+
+@dataclass(frozen=True)
+class Formed:
+    """The products of a block that may be something else than 0, of results that are needed.
+
+    Args:
+        terms: these products, of two elements each.
+        products: those of a vector and a tile with any of them; 0 where the layout is the space's choice.
+        every: how many terms a result has with those that are 0.
+        counts: numbers of terms that results have, ascending, without 0.
+        results: how many results have so many of them, or more.
+        vectors: how many vectors have a result that has.
+    """
+
+    terms: int
+    products: int
+    every: int
+    counts: tuple[int, ...] = ()
+    results: tuple[int, ...] = ()
+    vectors: tuple[int, ...] = ()
+
+
+class Formings:
+    """What is formed of a program, block by block.
+
+    Args:
+        models: of its nests.
+    """
+
+    def __init__(self, models: Sequence[Model]) -> None:
+        full = fillings(models[0].packing)
+        func = models[0].nest.func
+        some = {name: f.some for name, f in full.items() if f.some is not None}
+        values = {name: f.values for name, f in full.items() if f.values is not None}
+        self.known = Known(func, tables(func, some, values), asked(models[0].unpacking, {}, True, {}))
+        self._models, self._some = models, some
+        self._free, self._packing = bool(models[0].origins), models[0].packing
+        self._moved = {name for name, filling in full.items() if filling.moved}
+        self._sites = {site.block.name: site for site in self.known.sites}
+        self._buffers = {b.name: b for b in (*self.known.needed, *self.known.tables)}
+
+    def of(self, block: str | None) -> Formed | None:
+        """What is formed of a block's products; None where it is no sum of products of elements.
+
+        Args:
+            block: its name.
+        """
+        site = self._sites.get(block or "")
+        terms = None if site is None else self.known.terms(site)
+        if site is None or terms is None:
+            return None
+        try:
+            return _formed(self.known, site, self._free)
+        except (TooLargeError, UnknownError):
+            return Formed(0, 0, 1)  # of what is too large to look at nothing is counted
+
+    def least(self, model: Model, operand: int, least: int, share: Fraction) -> int:
+        """Elements of an operand that some product or stage of a result uses, at least.
+
+        Args:
+            model: of its nest.
+            operand: its number.
+            least: the same of a program that masks nothing.
+            share: of the lanes of results, those that are the program's; where the layout is the space's choice.
+        """
+        own = model.nest.operands[operand]
+        found = self.used(own.name, LANES)
+        if found is None:
+            return least
+        # Of what a block of the program's own masks in another way than at borders, nobody else knows how much is padding.
+        masked = own.producer is not None and not own.inside
+        lanes = prod(model.target.memories[own.scope].lanes)
+        most = ceil(Fraction(found[0], lanes) / share) if model.origins and share else found[1]
+        return most if masked else min(least, most)
+
+    def real(self, model: Model, operand: int, least: int) -> int:
+        """Elements of an operand, at least, that hold what of it is used, as full as they may be.
+
+        Args:
+            model: of its nest.
+            operand: its number.
+            least: the same of a program that masks nothing.
+        """
+        own = model.nest.operands[operand]
+        found = self.used(own.name, LANES)
+        if found is None or not model.origins:
+            return self.least(model, operand, least, Fraction(1))
+        # Of what the host moves several tensors may hold parts, and be one in another layout.
+        origins = model.origins.get(own.name)
+        parts = {o.name for m in self._models for o in m.nest.operands if o.scope == own.scope and o.name in self._moved
+                 and model.origins.get(o.name) == origins}
+        masked = own.producer is not None and not own.inside
+        elements = self._given(parts) if own.name in parts and (masked or len(parts) > 1) else found[0]
+        most = -(-elements // prod(model.target.memories[own.scope].lanes))
+        return most if masked else min(least, most)
+
+    def _given(self, parts: set[str]) -> int:
+        """Elements of the program's tensors that are needed for some that the host makes of them."""
+        wanted = {name: self.known.needed[b] & self.known.some_of(b) for name, b in self._buffers.items()
+                  if name in parts and b in self.known.needed}
+        shapes = {b.name: b for stage in self._packing for b in stage.buffers}
+        made = {b.name for stage in self._packing for b in written(stage)}
+        found = asked(self._packing, wanted, False, self._some)
+        return sum(_count(shapes[name], mask, 0)[0] for name, mask in found.items() if name not in made)
+
+    def stored(self, name: str, vectors: int, lanes: int) -> int:
+        """Vectors of a tensor that have to be stored, at least: of what only other nests read, those that these need.
+
+        Args:
+            name: of the tensor.
+            vectors: the same of a program that masks nothing.
+            lanes: of a vector.
+        """
+        if any(b.name == name for b in self.known.func.buffers):
+            return vectors
+        return self.made(name, vectors, lanes)
+
+    def made(self, name: str, vectors: int, lanes: int) -> int:
+        """Vectors of a tensor with an element that is needed and may take more than one value, at least.
+
+        Args:
+            name: of the tensor.
+            vectors: the same of a program that masks nothing.
+            lanes: of a vector.
+        """
+        found = self.used(name, LANES, True)
+        return vectors if found is None else min(vectors, -(-found[0] // lanes) if self._free else found[1])
+
+    def once(self, model: Model, operands: Sequence[Operand]) -> Fraction:
+        """The share of results that are no others, at least, of whichever are left: operands may have elements repeatedly.
+
+        Args:
+            model: of their nest.
+            operands: those of a sum.
+        """
+        try:
+            found = [self._copies(o) for o in operands if model.origins]
+        except UnknownError:
+            return Fraction(0)
+        return Fraction(1, prod(found))
+
+    def _copies(self, operand: Operand) -> int:
+        """How often an element of the program's stands among an operand's, at most.
+
+        Raises:
+            UnknownError: it is not known.
+        """
+        times: dict[str, int] = {}
+        for stage in self._packing if operand.name in self._moved else ():
+            made: dict[str, int] = {}
+            for _, site in sites_in(stage):
+                if site is None:
+                    raise UnknownError
+                name = site.store.buffer.name
+                made[name] = made.get(name, 0) + max([
+                    times.get(load.buffer.name, 1) * most_read(site, load, given)
+                    for load, given in loads_under(site.store.value, ())], default=0)
+            for name, count in made.items():
+                times[name] = times.get(name, 0) + count
+        own = self._sites.get(operand.producer or "")
+        again = [most_read(own, *read) for read in loads_under(own.store.value, ())] if own is not None else []
+        return max(times.get(operand.name, 1), 1) * max(again, default=1)
+
+    def used(self, name: str, lanes: int, varied: bool = False) -> tuple[int, int] | None:
+        """(elements, whole ones of the memory) of a tensor that are needed and not known to be 0; None where that is not known.
+
+        Args:
+            name: of the tensor.
+            lanes: dimensions of an element of the memory.
+            varied: without those that are known to be another number.
+        """
+        buffer = self._buffers.get(name)
+        if buffer is None or buffer in self.known.vague or buffer not in self.known.needed:
+            return None
+        if buffer in self.known.large:
+            return 0, 0
+        return _count(buffer, self.known.needed[buffer] & self.known.some_of(buffer, varied), lanes)
+
+
+@lru_cache(maxsize=8)
+def formings(models: tuple[Model, ...]) -> Formings:
+    """What is formed of a program.
+
+    Args:
+        models: of its nests.
+    """
+    return Formings(models)
+
+
+def deep(models: tuple[Model, ...], masks: bool) -> int:
+    """Products that a sum of a program has, at least, of those with any that is needed; 0 where that is not known.
+
+    Args:
+        models: of a sketch, one for every nest.
+        masks: whether the program masks more than borders, so that sums may be of fewer products than others.
+    """
+    if len(models) > 1:
+        return 0
+    formed = formings(models).of(models[0].nest.anchor)
+    known = formed.counts[0] if formed is not None and formed.counts else 0
+    return known if masks else min(known, least_products(models[0], fillings(models[0].packing)))
+
+
+def _count(buffer: Buffer, mask: Mask, lanes: int) -> tuple[int, int]:
+    """(how many elements of a tensor a mask has, how many vectors of its last dimensions, so many of them, have any of these)."""
+    times = [(int_value(size) or 0) if mask.shape[d] == 1 else 1 for d, size in enumerate(buffer.shape)]
+    outer = len(times) - lanes
+    whole = int(np.count_nonzero(mask.any(axis=tuple(range(outer, len(times)))))) * prod(times[:outer])
+    return int(np.count_nonzero(mask)) * prod(times), whole
+
+
+def _formed(known: Known, site: Site, free: bool) -> Formed:
+    """Counts the products of a block; those of vectors and tiles where the layout is not ``free``."""
+    terms = known.terms(site)
+    assert terms is not None
+    own = [iv.var for iv in site.block.iter_vars]
+    sides, wanted = [known.some(site, load) for load in terms], known.wanted(site)
+    spatial, reduce = set(site.spatial), prod(site.shape(site.reduce))
+    lanes = {v for index in (*site.store.indices[-2:], terms[0].indices[-1]) for v in walk_expr(index) if isinstance(v, Var)}
+    outer = {v for v in own if v not in lanes}
+    pairs = np.zeros([1] * len(own), np.bool_) if free else known.contract(site, [*sides, wanted], outer) > 0
+    products = int(np.count_nonzero(pairs)) * _times(site, pairs, outer)
+    found = known.counts(site, terms)
+    counts: Ints = np.where(wanted, found, 0).astype(np.int64)
+    sums = int(counts.sum()) * _times(site, counts, spatial)
+    numbers, results = _ranked(counts, _times(site, counts, spatial))
+    most: Ints = counts.max(axis=tuple(n for n, v in enumerate(own) if v in lanes), keepdims=True)
+    ranks, vectors = _ranked(most, _times(site, most, spatial & outer))
+    of = dict(zip(ranks, vectors))
+    above = [next((of[m] for m in ranks if m >= n), 0) for n in numbers]
+    return Formed(sums, products, reduce, tuple(numbers), tuple(results), tuple(above))
+
+
+def most_read(site: Site, load: BufferLoad, given: Sequence[Expr]) -> int:
+    """How often a block stores an element that it reads, at most.
+
+    Args:
+        site: the block, which moves elements.
+        load: what it reads.
+        given: conditions under which it does.
+
+    Raises:
+        UnknownError: it is not known.
+    """
+    found = access(site, load, given)
+    places = found.places[found.places != NOWHERE]
+    again = prod(site.extents[v] for v in site.spatial if v not in found.variables)
+    return again * int(np.bincount(places).max()) if places.size else 0
+
+
+def _times(site: Site, table: npt.NDArray[np.generic], variables: set[Var]) -> int:
+    """For how many values of some iterators each entry of a table stands that has no dimension for them."""
+    own = [iv.var for iv in site.block.iter_vars]
+    return prod(site.extents[v] for n, v in enumerate(own) if v in variables and table.shape[n] == 1)
+
+
+def _ranked(counts: Ints, times: int) -> tuple[list[int], list[int]]:
+    """(the numbers there are but 0, ascending; how many entries are no less than each)."""
+    numbers, found = np.unique(counts[counts > 0], return_counts=True)
+    return numbers.tolist(), (found[::-1].cumsum()[::-1] * times).tolist()
+
+
+def asked(stages: Sequence[PrimFunc], wanted: Mapping[str, Mask], others: bool, some: Mapping[str, Mask]) -> dict[str, Mask]:
+    """Which elements stages of the host read for others, by name; with these.
+
+    Args:
+        stages: of one side of the accelerator, in order.
+        wanted: elements of what they make, by name.
+        others: whether of other tensors that they make all are wanted; else none.
+        some: which elements of tensors may be something else than 0, by name.
+    """
+    found = dict(wanted)
+    for stage in reversed(stages):
+        made = written(stage)
+        results = {b.name: found.get(b.name, np.full([1] * len(b.shape), others)) for b in made}
+        known = Known(stage, tables(stage, some, {}), results)
+        for buffer, own in known.needed.items():
+            if buffer not in made:
+                own = np.ones([1] * own.ndim, np.bool_) if buffer in known.vague | known.large else own
+                found[buffer.name] = found[buffer.name] | own if buffer.name in found else own
+    return found

@@ -1,0 +1,488 @@
+"""What of a program's tensors is known, element by element: which can take one value only, and which results are made of.
+
+A program masks by conditions, by constants, or by what the host makes of nothing. Forwards through its blocks every element has
+the lowest and the highest value that it may take; backwards an element is needed where a result changes with it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from math import prod
+from typing import TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from autosched.ir.constant import values as constants
+from autosched.ir.expr import BinOp, BufferLoad, Call, Cast, Expr, IntImm, Var, int_value
+from autosched.ir.functor import expr_children, walk, walk_expr
+from autosched.ir.patterns import choice_of, has_loads, loads_from, loads_in, update_of
+from autosched.ir.stmt import Block, Buffer, BufferStore, PrimFunc
+from autosched.ir.value_bounds import ValueBounds, dtype_bounds
+from space.elements import Ints, Mask, Site, UnknownError, sites_in, value_at
+
+LARGE = 1 << 24  # elements from which on nothing is worked out one by one: that would cost a second
+
+# Of a tensor's elements, or of a value for all iterators of a block: one dimension for each, of 1 where all along it are alike.
+Scalar = TypeVar("Scalar", bound=np.generic)
+Table = tuple[Ints, Ints]  # the lowest and the highest value
+
+
+class TooLargeError(Exception):
+    """What is asked for are more elements than are looked at."""
+
+
+class Known:
+    """What is known of the elements of a program's tensors.
+
+    Args:
+        func: a program in blocks, as forms are.
+        given: what of tensors that it is given is known, by name; else what their ranges say.
+        results: which elements of tensors are results, by name, as masks; of parameters that it stores all are, without.
+
+    Attributes:
+        sites: its blocks, in order; those that are more than one store are none.
+        vague: tensors that are stored, or read, in a way that is not understood: they may hold anything, and all of it is needed.
+        large: tensors of which too many elements would have to be looked at: they may hold anything, and none of them counts.
+    """
+
+    def __init__(self, func: PrimFunc, given: Mapping[str, Table], results: Mapping[str, Mask]) -> None:
+        self.func = func
+        self.values = ValueBounds(func)
+        self.tables: dict[Buffer, Table] = {}
+        self.vague: set[Buffer] = set()
+        self.large: set[Buffer] = set()
+        self.needed: dict[Buffer, Mask] = {}
+        found = list(sites_in(func))
+        self.sites = [site for _, site in found if site is not None]
+        self._envs: dict[int, dict[Var, Ints]] = {}
+        self._known: dict[int, dict[int, tuple[Expr, Table]]] = {}
+        self._counts: dict[int, npt.NDArray[np.float64]] = {}
+        for buffer in func.buffers:
+            if buffer.name in given:
+                self.tables[buffer] = given[buffer.name]
+        for constant in func.constants:
+            value = constants(constant).astype(np.int64)
+            self.tables[constant.buffer] = even(value), even(value)
+        for block, site in found:
+            if site is None:
+                self._give_up(block)
+            else:
+                self._forwards(site)
+        written = {site.store.buffer for site in self.sites}
+        for buffer in func.buffers:
+            if buffer in written or buffer.name in results:
+                self.needed[buffer] = results.get(buffer.name, np.ones([1] * len(buffer.shape), np.bool_))
+        for site in reversed(self.sites):
+            self._backwards(site)
+
+    # -- forwards -------------------------------------------------------------------------------------------------------
+
+    def _give_up(self, block: Block) -> None:
+        """Knows nothing of what a block stores that is none."""
+        for store in (s for s in walk(block) if isinstance(s, BufferStore)):
+            self.vague |= {store.buffer, *(x.buffer for x in loads_in(store.value))}
+
+    def _forwards(self, site: Site) -> None:
+        buffer, store = site.store.buffer, site.store
+        self.values.know_reduction(site.block)
+        starts = loads_in(site.block.init.value) if isinstance(site.block.init, BufferStore) else []
+        if any(x.buffer in self.large for x in (*loads_in(store.value), *starts)):
+            self.large.add(buffer)  # nor is it known what is made of them
+            return
+        try:
+            if site.block.init is None:
+                made = self.value(site, store.value) if not loads_from(store.value, buffer) else self._whole(buffer)
+            else:
+                made = self._reduced(site)
+            self._put(site, made)
+        except UnknownError:
+            self.vague.add(buffer)
+        except TooLargeError:
+            self.large.add(buffer)
+
+    def _reduced(self, site: Site) -> Table:
+        """What a reduction stores: where it has no term, what it starts with."""
+        low, high = self._whole(site.store.buffer)
+        terms = self.terms(site)
+        if terms is None or not isinstance(site.block.init, BufferStore):
+            return low, high
+        counts = np.asarray(self.counts(site, terms))
+        if np.all(counts > 0):
+            return low, high
+        first = self.value(site, site.block.init.value)
+        return np.where(counts > 0, low, first[0]), np.where(counts > 0, high, first[1])
+
+    def _whole(self, buffer: Buffer) -> Table:
+        low, high = self.values.of_buffer(buffer)
+        return np.asarray(low), np.asarray(high)
+
+    def _put(self, site: Site, made: Table) -> None:
+        """Stores what a block makes."""
+        buffer, shape = site.store.buffer, _shape(site.store.buffer)
+        order = _order(site, shape)
+        before = self.tables.get(buffer)
+        if before is None and order is None and buffer in self.func.buffers:
+            before = self._whole(buffer)  # what of a parameter is not stored stays as it is
+        alike = all(x.size == 1 for x in made)
+        if order is not None and before is None:
+            self.tables[buffer] = self._ordered(site, made[0], order), self._ordered(site, made[1], order)
+        elif alike and (before is None or all(np.array_equal(x.ravel(), y.ravel()) for x, y in zip(before, made))):
+            # Elements that no block stores are nobody's.
+            self.tables[buffer] = made[0].reshape([1] * len(shape)), made[1].reshape([1] * len(shape))
+        else:
+            if prod(shape) > LARGE:
+                raise TooLargeError
+            env = self.env(site)
+            at = tuple(np.broadcast_arrays(*(value_at(i, env) for i in site.store.indices)))
+            whole = self._whole(buffer) if before is None else before
+            sides = []
+            for old, new in zip(whole, made):
+                side = np.broadcast_to(old, shape).copy()
+                side[at] = np.broadcast_to(new, at[0].shape)
+                sides.append(even(side))
+            self.tables[buffer] = sides[0], sides[1]
+
+    def _ordered(self, site: Site, value: Ints, order: Sequence[int | None]) -> Ints:
+        """A value of a block's iterators as a table of the tensor that they store in order."""
+        own = [iv.var for iv in site.block.iter_vars]
+        value = value.reshape([1] * (len(own) - value.ndim) + list(value.shape))
+        stored = [at for at in order if at is not None]
+        rest = [n for n in range(len(own)) if n not in stored]
+        moved = value.transpose([*stored, *rest]).reshape([value.shape[at] for at in stored])
+        return moved.reshape([1 if at is None else value.shape[at] for at in order])
+
+    # -- values ---------------------------------------------------------------------------------------------------------
+
+    def env(self, site: Site) -> dict[Var, Ints]:
+        """The values of a block's iterators, each along a dimension of its own, in their order."""
+        if id(site) not in self._envs:
+            own = [iv.var for iv in site.block.iter_vars]
+            self._envs[id(site)] = {
+                v: np.arange(site.extents[v]).reshape([-1 if n == k else 1 for n in range(len(own))]) for k, v in enumerate(own)}
+        return self._envs[id(site)]
+
+    def value(self, site: Site, e: Expr) -> Table:
+        """What a value may be, for all iterators of a block.
+
+        Args:
+            site: the block.
+            e: an integer expression in it.
+
+        Raises:
+            TooLargeError: for too many of them it is another one.
+        """
+        known = self._known.setdefault(id(site), {})
+        if id(e) not in known:
+            low, high = self._value(site, e)
+            least, most = dtype_bounds(e.dtype) if e.dtype != "handle" else (0, 0)
+            fits = (low >= least) & (high <= most)  # a result outside of the type wraps
+            if not np.all(fits):
+                low, high = np.where(fits, low, least), np.where(fits, high, most)
+            known[id(e)] = e, (np.asarray(low), np.asarray(high))
+        return known[id(e)][1]
+
+    def _value(self, site: Site, e: Expr) -> Table:
+        env = self.env(site)
+        if not has_loads(e):
+            try:
+                _require_few(e, env)
+                found = np.asarray(value_at(e, env)).astype(np.int64)
+            except UnknownError:
+                return self._ranged(site, e)
+            return found, found
+        if isinstance(e, BufferLoad):
+            return self._load(site, e)
+        if isinstance(e, Cast):
+            return self.value(site, e.value)
+        choice = choice_of(e)
+        if choice is not None:
+            yes, no = self.value(site, choice[1]), self.value(site, choice[2])
+            if has_loads(choice[0]):
+                return np.minimum(yes[0], no[0]), np.maximum(yes[1], no[1])
+            _require_few(choice[0], env)
+            holds = value_at(choice[0], env) != 0
+            return _small(holds, yes[0], no[0]), _small(holds, yes[1], no[1])
+        parts = expr_children(e)
+        if isinstance(e, BinOp) and e.op in ("+", "-", "*", "min", "max"):
+            a, b = (self.value(site, x) for x in parts)
+            if e.op == "+":
+                return a[0] + b[0], a[1] + b[1]
+            if e.op == "-":
+                return a[0] - b[1], a[1] - b[0]
+            if e.op == "*":
+                ends = [x * y for x in a for y in b]
+                return np.minimum.reduce(ends), np.maximum.reduce(ends)
+            pick = np.minimum if e.op == "min" else np.maximum
+            return pick(a[0], b[0]), pick(a[1], b[1])
+        if isinstance(e, Call) and e.op in ("shift_left", "shift_right") and isinstance(e.args[1], IntImm):
+            low, high = self.value(site, e.args[0])
+            by = e.args[1].value
+            if 0 <= by < 32:
+                return (low << by, high << by) if e.op == "shift_left" else (low >> by, high >> by)
+        return self._ranged(site, e)
+
+    def _ranged(self, site: Site, e: Expr) -> Table:
+        low, high = self.values.of(e, {iv.var: iv.dom for iv in site.block.iter_vars})
+        return np.asarray(low), np.asarray(high)
+
+    def _load(self, site: Site, e: BufferLoad) -> Table:
+        if e.buffer in self.vague | self.large or e.buffer not in self.tables:
+            return self._whole(e.buffer)
+        low, high = self.tables[e.buffer]
+        return self._at(site, low, e), self._at(site, high, e)
+
+    def _at(self, site: Site, table: npt.NDArray[Scalar], e: BufferLoad | BufferStore) -> npt.NDArray[Scalar]:
+        """What of a table stands where a block reads or stores; what is read where no condition lets it is anything."""
+        if table.size == 1:
+            return table.reshape(())
+        env = self.env(site)
+        at = [value_at(i, env).clip(0, n - 1) if n > 1 else np.zeros((), np.int64) for i, n in zip(e.indices, table.shape)]
+        if prod(np.broadcast_shapes(*(x.shape for x in at))) > LARGE:
+            raise TooLargeError
+        return np.asarray(table[tuple(at)])
+
+    # -- backwards ------------------------------------------------------------------------------------------------------
+
+    def wanted(self, site: Site) -> Mask:
+        """Which results of a block are needed, for all its iterators.
+
+        Args:
+            site: the block.
+        """
+        needed = self.needed.get(site.store.buffer)
+        if site.store.buffer in self.vague:
+            return np.ones((), np.bool_)
+        if needed is None or site.store.buffer in self.large:
+            return np.zeros((), np.bool_)
+        return np.asarray(self._at(site, needed, site.store))
+
+    def _backwards(self, site: Site) -> None:
+        try:
+            wanted = self.wanted(site)
+            if not np.any(wanted):
+                return
+            terms = self.terms(site) if site.block.init is not None else None
+            if isinstance(site.block.init, BufferStore):
+                self._need(site, site.block.init.value, wanted)
+            if terms is None:
+                update = update_of(site.store) if site.block.init is not None else None
+                self._need(site, site.store.value if update is None else update[1], wanted)
+                return
+            for load, other in (terms, terms[::-1]):
+                told = {v for i in load.indices for v in walk_expr(i) if isinstance(v, Var)}
+                parts = [self.some(site, other), wanted]
+                self._mark(site, load, np.asarray(self.contract(site, parts, told)) > 0)
+        except UnknownError:
+            self.vague |= {x.buffer for x in loads_in(site.store.value)}
+        except TooLargeError:
+            self.large |= {x.buffer for x in loads_in(site.store.value)}
+
+    def _need(self, site: Site, e: Expr, wanted: Mask) -> None:
+        """Marks what a value is made of, where it is wanted and not one number anyway."""
+        low, high = self.value(site, e)
+        wanted = _small(low == high, np.zeros((), np.bool_), wanted)
+        if not has_loads(e) or not np.any(wanted):
+            return
+        if isinstance(e, BufferLoad):
+            self._mark(site, e, wanted)
+            return
+        choice = choice_of(e)
+        if choice is not None and not has_loads(choice[0]):
+            holds = value_at(choice[0], self.env(site)) != 0
+            self._need(site, choice[1], wanted & holds)
+            self._need(site, choice[2], wanted & ~holds)
+            return
+        parts = expr_children(e)
+        if isinstance(e, BinOp) and e.op in ("min", "max"):
+            a, b = (self.value(site, x) for x in parts)
+            # Where one of both always is the result, nobody asks for the other.
+            under = a[1] <= b[0], b[1] <= a[0]
+            for part, off in zip(parts, under[::-1] if e.op == "min" else under):
+                self._need(site, part, wanted & ~off)
+            return
+        for part in parts:
+            self._need(site, part, wanted)
+
+    def _mark(self, site: Site, load: BufferLoad, wanted: Mask) -> None:
+        """Marks the elements that are read for some iterators of a block."""
+        env, own = self.env(site), [iv.var for iv in site.block.iter_vars]
+        shape = _shape(load.buffer)
+        dims = [{v for v in walk_expr(i) if isinstance(v, Var)} for i in load.indices]
+        wanted = wanted.reshape([1] * (len(own) - wanted.ndim) + list(wanted.shape))
+        told = set[Var]().union(*dims)
+        wanted = np.asarray(wanted.any(axis=tuple(n for n, v in enumerate(own) if v not in told), keepdims=True))
+        moved = {v for n, v in enumerate(own) if wanted.shape[n] > 1}
+        # Dimensions that some iterators move together, those among them on which it depends what is wanted, are looked at as one.
+        groups: list[tuple[set[Var], list[int]]] = [(moved, [])]
+        for d, read in enumerate(dims):
+            together = [g for g in groups if g[0] & read]
+            rest = [g for g in groups if not g[0] & read]
+            groups = [*rest, (read.union(*(g[0] for g in together)), sorted([d, *(x for g in together for x in g[1])]))]
+        found = np.ones([1] * len(shape), np.bool_)
+        for variables, group in groups:
+            at = [value_at(load.indices[d], env) for d in group]
+            held = wanted if variables & moved else np.ones((), np.bool_)
+            sizes = [shape[d] for d in group]
+            if max(prod(np.broadcast_shapes(held.shape, *(x.shape for x in at))), prod(sizes)) > LARGE:
+                raise TooLargeError
+            held, *at = np.broadcast_arrays(held, *at)
+            inside = np.logical_and.reduce([held, *((x >= 0) & (x < n) for x, n in zip(at, sizes))])
+            table = np.zeros(sizes, np.bool_)
+            table[tuple(x[inside] for x in at)] = bool(inside.any())
+            table = even(table)
+            entries = dict(zip(group, table.shape))
+            found = found & table.reshape([entries.get(d, 1) for d in range(len(shape))])
+        before = self.needed.get(load.buffer)
+        self.needed[load.buffer] = found if before is None else found | before
+
+    def some_of(self, buffer: Buffer, varied: bool = False) -> Mask:
+        """Which elements of a tensor may be something else than 0, a dimension of 1 wherever all along it are alike.
+
+        Args:
+            buffer: it.
+            varied: without those that are one number, whichever it is.
+        """
+        if buffer in self.vague or buffer not in self.tables:
+            return np.ones([1] * len(buffer.shape), np.bool_)
+        low, high = self.tables[buffer]
+        some = np.asarray(low != high) if varied else np.asarray((low != 0) | (high != 0))
+        return some.reshape(some.shape if some.size > 1 else [1] * len(buffer.shape))
+
+    # -- sums of products -----------------------------------------------------------------------------------------------
+
+    def terms(self, site: Site) -> tuple[BufferLoad, BufferLoad] | None:
+        """The factors of a sum of products of elements; None of any other block.
+
+        Args:
+            site: the block.
+        """
+        update = update_of(site.store) if site.block.init is not None else None
+        if update is None or update[0] != "+" or not (isinstance(update[1], BinOp) and update[1].op == "*"):
+            return None
+        a, b = (x.value if isinstance(x, Cast) else x for x in (update[1].a, update[1].b))
+        return (a, b) if isinstance(a, BufferLoad) and isinstance(b, BufferLoad) else None
+
+    def some(self, site: Site, load: BufferLoad) -> Mask:
+        """Where what a block reads may be something else than 0, for all its iterators.
+
+        Args:
+            site: the block.
+            load: what it reads.
+        """
+        if load.buffer in self.large:
+            return np.zeros((), np.bool_)
+        low, high = self.value(site, load)
+        return np.asarray((low != 0) | (high != 0))
+
+    def counts(self, site: Site, terms: tuple[BufferLoad, BufferLoad]) -> npt.NDArray[np.float64]:
+        """How many products each result of a block has that may be something else than 0, for all its iterators.
+
+        Args:
+            site: the block.
+            terms: its factors.
+        """
+        if any(x.buffer in self.large for x in terms):
+            return np.zeros([1] * len(site.block.iter_vars))
+        if id(site) not in self._counts:
+            self._counts[id(site)] = self.contract(site, [self.some(site, x) for x in terms], set(site.spatial))
+        return self._counts[id(site)]
+
+    def contract(self, site: Site, parts: Sequence[Mask], to: set[Var]) -> npt.NDArray[np.float64]:
+        """For how many values of the other iterators all of some conditions hold.
+
+        Args:
+            site: the block.
+            parts: conditions, for all of its iterators.
+            to: iterators.
+
+        Returns:
+            Numbers for all iterators, with a dimension of 1 for the others and for those that no condition depends on.
+        """
+        own = [iv.var for iv in site.block.iter_vars]
+        parts = [x.reshape([1] * (len(own) - x.ndim) + list(x.shape)) for x in parts]
+        if not all(x.any() for x in parts):
+            return np.zeros([1] * len(own))
+        parts = [x for x in parts if x.size > 1]
+        moved = {n for x in parts for n, size in enumerate(x.shape) if size > 1}
+        times = prod(site.extents[v] for n, v in enumerate(own) if v not in to and n not in moved)
+        kept = [n for n, v in enumerate(own) if v in to and n in moved]
+        if not parts:
+            return np.full([1] * len(own), float(times))
+        if prod(site.extents[own[n]] for n in moved) > LARGE << 4 or prod(site.extents[own[n]] for n in kept) > LARGE:
+            raise TooLargeError
+        operands: list[object] = []
+        for x in parts:
+            axes = [n for n, size in enumerate(x.shape) if size > 1]
+            operands += [x.reshape([x.shape[n] for n in axes]).astype(np.float64), axes]
+        found = np.einsum(*operands, kept, optimize=len(parts) > 1)  # type: ignore[call-overload]
+        return np.asarray(found * times).reshape([site.extents[v] if n in kept else 1 for n, v in enumerate(own)])
+
+
+def tables(func: PrimFunc, some: Mapping[str, Mask], values: Mapping[str, Ints]) -> dict[str, Table]:
+    """What is known of the tensors that a program is given.
+
+    Args:
+        func: the program.
+        some: which elements may be something else than 0, by name.
+        values: what they are, by name.
+    """
+    ranges, found = ValueBounds(func), dict[str, Table]()
+    for buffer in func.buffers:
+        if buffer.name in values:
+            found[buffer.name] = values[buffer.name], values[buffer.name]
+        elif buffer.name in some:
+            low, high = ranges.of_buffer(buffer)
+            found[buffer.name] = np.where(some[buffer.name], low, 0), np.where(some[buffer.name], high, 0)
+    return found
+
+
+def even(table: npt.NDArray[Scalar]) -> npt.NDArray[Scalar]:
+    """A table with a dimension of 1 wherever all along it are alike.
+
+    Args:
+        table: of elements.
+    """
+    for d, size in enumerate(table.shape):
+        if size > 1:
+            first = table.take([0], axis=d)
+            table = first if np.array_equal(np.broadcast_to(first, table.shape), table) else table
+    return table
+
+
+def _small(holds: Mask, yes: npt.NDArray[Scalar], no: npt.NDArray[Scalar]) -> npt.NDArray[Scalar]:
+    """A choice between two, as small as it may be."""
+    if np.all(holds):
+        return yes
+    if not np.any(holds):
+        return no
+    return np.where(holds, yes, no)
+
+
+def _require_few(e: Expr, env: Mapping[Var, Ints]) -> None:
+    """Refuses a value that is another one for too many iterators.
+
+    Raises:
+        TooLargeError: as it says.
+    """
+    told = {v for v in walk_expr(e) if isinstance(v, Var) and v in env}
+    if prod(env[v].size for v in told) > LARGE:
+        raise TooLargeError
+
+
+def _shape(buffer: Buffer) -> tuple[int, ...]:
+    return tuple(int_value(e) or 0 for e in buffer.shape)
+
+
+def _order(site: Site, shape: Sequence[int]) -> list[int | None] | None:
+    """Which iterator stores along each dimension of a tensor, each along one that it goes all along; None along one element."""
+    own = [iv.var for iv in site.block.iter_vars]
+    found: list[int | None] = []
+    for index, size in zip(site.store.indices, shape):
+        if int_value(index) == 0 and size == 1:
+            found.append(None)
+        elif isinstance(index, Var) and index in own and site.extents[index] == size and own.index(index) not in found:
+            found.append(own.index(index))
+        else:
+            return None
+    return found

@@ -1,0 +1,304 @@
+"""The machine bound of programs that mask: products with what is always 0, and of results that nobody needs, are none."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from itertools import product
+from math import ceil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from autosched import te
+from autosched.errors import ProgramError
+from autosched.ir.stmt import PrimFunc
+from autosched.kernel import resolve
+from autosched.lower import lower_table
+from autosched.script import parse
+from autosched.search import tune
+from autosched.target import get_target
+from autosched.workloads import workload
+from space import Space
+from space.formed import Formings, formings
+from space.visits import visits
+
+PROGRAMS = Path(__file__).resolve().parents[1] / "data" / "programs"
+TARGET = get_target("vta-de10")
+Place = Callable[[Any, Any], Any]
+Cells = Callable[[int, int], bool]
+
+
+def wide(e: Any) -> Any:
+    return e.astype("int32")
+
+
+def number(value: int, dtype: str = "int8") -> Any:
+    return te.const(value, dtype)
+
+
+def clipped(v: Any, shift: int = 7, low: int = -128, high: int = 127) -> Any:
+    return te.max(te.min(v >> shift, number(high, "int32")), number(low, "int32")).astype("int8")
+
+
+def summed(a: Any, b: Any, shape: tuple[int, ...], depth: int, name: str, across: bool = False) -> Any:
+    k = te.reduce_axis((0, depth), name=f"{name}_k")
+    return te.compute(shape, lambda i, j: te.sum(wide(a[i, k]) * wide(b[j, k] if across else b[k, j]), axis=k), name=name)
+
+
+def masked(x: Any, holds: Place, name: str, elsewhere: int = 0) -> Any:
+    return te.compute(x.shape, lambda i, j: te.if_then_else(holds(i, j), x[i, j], number(elsewhere)), name=name)
+
+
+# -- masks: for a program's text and for plain numbers --------------------------------------------------------------------------
+
+MASKS: dict[str, tuple[Place, Cells]] = {
+    "causal": (lambda i, k: k <= i, lambda i, k: k <= i),
+    "band": (lambda i, k: te.all(k <= i, i < k + 5), lambda i, k: k <= i < k + 5),
+    "steps": (lambda i, k: k < i // 4 * 4, lambda i, k: k < i // 4 * 4),
+    "either": (lambda i, k: te.any(k < 3, k > i + 9), lambda i, k: k < 3 or k > i + 9),
+    "every third": (lambda i, k: te.equal((i + k) % 3, 0), lambda i, k: (i + k) % 3 == 0),
+    "all": (lambda i, k: k >= 0, lambda i, k: True),
+}
+
+
+def mixed(n: int, d: int, of: str | None, into: str | None = None, weight: str | None = None, given: bool = True) -> PrimFunc:
+    """out = P V: of P, of V and of the results some are masked; P is a parameter, or made of two."""
+    V = te.placeholder((n, d), "int8", name="V")
+    if given:
+        P = te.placeholder((n, n), "int8", name="P")
+        first, p = [P], P if of is None else masked(P, MASKS[of][0], "Q")
+    else:
+        Q, K = (te.placeholder((n, 24), "int8", name=name) for name in "QK")
+        scores = summed(Q, K, (n, n), 24, "S", across=True)
+        first = [Q, K]
+        p = te.compute((n, n), lambda i, j: te.if_then_else(
+            MASKS[of or "all"][0](i, j), clipped(scores[i, j], 8), number(0)), name="P")
+    v = V if weight is None else masked(V, MASKS[weight][0], "W")
+    M = summed(p, v, (n, d), n, "M")
+    whole = lambda i, j: clipped(M[i, j])  # noqa: E731
+    out = te.compute((n, d), whole if into is None else lambda i, j: te.if_then_else(
+        MASKS[into][0](i, j), whole(i, j), number(-128)), name="out")
+    return te.create_prim_func([*first, V, out])
+
+
+def terms(n: int, d: int, of: str | None, into: str | None, weight: str | None) -> dict[tuple[int, int], int]:
+    """How many products each result has that is needed, counted one by one."""
+    p, v, r = (MASKS[x or "all"][1] for x in (of, weight, into))
+    found = {(i, j): sum(p(i, k) and v(k, j) for k in range(n)) for i, j in product(range(n), range(d)) if r(i, j)}
+    return {at: count for at, count in found.items() if count}
+
+
+CASES = [
+    ("causal", None, None), ("band", None, None), ("every third", None, None), ("either", None, None), (None, "causal", None),
+    (None, "steps", None), ("causal", "band", None), ("steps", "either", None), ("all", None, None), (None, None, None),
+]
+GIVEN = [(*case, True) for case in (*CASES, (None, None, "either"), (None, None, "causal"), (None, "band", "steps"))]
+
+
+@pytest.mark.parametrize(("of", "into", "weight", "given"), [*GIVEN, *((*case, False) for case in CASES[::2])])
+def test_products_are_those_counted_one_by_one(of: str | None, into: str | None, weight: str | None, given: bool) -> None:
+    n, d = 21, 18
+    func = mixed(n, d, of, into, weight, given)
+    found = terms(n, d, of, into, weight)
+    space = Space(func, TARGET)
+    sketch = space.sketches[-1]
+    formed = formings(sketch.models).of(sketch.models[-1].nest.anchor)
+    assert formed is not None
+    counts = sorted(set(found.values()))
+    assert (formed.terms, formed.counts) == (sum(found.values()), tuple(counts))
+    assert formed.results == tuple(sum(c >= m for c in found.values()) for m in counts)
+    least = ceil(formed.terms / 256)
+    if given:
+        # A result is visited once for every sixteen of its products.
+        visited = ceil(sum(ceil(c / 16) for c in found.values()) / 16)
+        assert least <= visited == space.machine.terms["products"]
+    else:
+        # Of scores those count that are not masked and that a result needs.
+        p, v, r = (MASKS[x or "all"][1] for x in (of, weight, into))
+        needed = sum(p(i, k) and any(v(k, j) and r(i, j) for j in range(d)) for i, k in product(range(n), range(n)))
+        scores = formings(sketch.models).of(sketch.models[0].nest.anchor)
+        assert scores is not None and scores.terms == 24 * needed
+        assert ceil((scores.terms + formed.terms) / 256) <= space.machine.terms["products"]
+
+
+@pytest.mark.parametrize(("of", "into", "weight", "given"), GIVEN)
+def test_only_what_is_needed_is_loaded(of: str | None, into: str | None, weight: str | None, given: bool) -> None:
+    n, d = 21, 18
+    p, v, r = (MASKS[x or "all"][1] for x in (of, weight, into))
+    used = {
+        "P": sum(p(i, k) and any(v(k, j) and r(i, j) for j in range(d)) for i, k in product(range(n), range(n))),
+        "V": sum(v(k, j) and any(p(i, k) and r(i, j) for i in range(n)) for k, j in product(range(n), range(d))),
+    }
+    words = Space(mixed(n, d, of, into, weight, given), TARGET).machine.words
+    for name, elements in used.items():
+        (memory,) = (key for key in words if key.endswith(f"of {name}"))
+        size = 16 if "inp" in memory else 256
+        assert words[memory] == size // 8 * ceil(elements / size)
+
+
+def packed(shape: tuple[int, int, int, int], holds: Callable[..., Any]) -> PrimFunc:
+    """The same of blocks, laid out by the user."""
+    rows, each, columns, depth = shape
+    P = te.placeholder((rows, each, depth, 1, 16), "int8", name="P")
+    V = te.placeholder((columns, depth, 16, 16), "int8", name="V")
+    Q = te.compute(P.shape, lambda *at: te.if_then_else(holds(*at), P[at], number(0)), name="Q")
+    k, r = te.reduce_axis((0, depth), name="k"), te.reduce_axis((0, 16), name="r")
+    M = te.compute((rows, each, columns, 1, 16), lambda i, e, j, b, o: te.sum(
+        wide(Q[i, e, k, b, r]) * wide(V[j, k, o, r]), axis=[k, r]), name="M")
+    part = te.compute(M.shape, lambda *at: clipped(M[at]), name="part")
+    return te.create_prim_func([P, V, te.compute(M.shape, lambda *at: part[at], name="out")])
+
+
+@pytest.mark.parametrize(("holds", "told"), [
+    (lambda i, e, k, b, r: k <= i, lambda i, e, k, r: k <= i),
+    (lambda i, e, k, b, r: k * 16 + r <= i * 4 + e, lambda i, e, k, r: k * 16 + r <= i * 4 + e),
+    (lambda i, e, k, b, r: te.equal((k + e) % 2, 0), lambda i, e, k, r: (k + e) % 2 == 0),
+    (lambda i, e, k, b, r: te.all(te.equal(r, 3), k > i), lambda i, e, k, r: r == 3 and k > i),
+])
+def test_of_blocks_in_a_layout_of_the_users_those_with_any_product_count(
+    holds: Callable[..., Any], told: Callable[..., bool],
+) -> None:
+    rows, each, columns, depth = shape = (3, 4, 2, 3)
+    held = [[any(told(i, e, k, r) for r in range(16)) for k in range(depth)] for i, e in product(range(rows), range(each))]
+    space = Space(packed(shape, holds), TARGET)
+    assert space.machine.terms["products"] == columns * sum(map(sum, held))
+    assert space.machine.words["P"] == 2 * sum(map(sum, held))
+    assert space.machine.words["V"] == 32 * columns * sum(any(row[k] for row in held) for k in range(depth))
+
+
+# -- rivals ---------------------------------------------------------------------------------------------------------------------
+
+ROWS = """from autosched.script import T
+
+@T.prim_func
+def main(P: T.Buffer(({n}, {n}), "int8"), V: T.Buffer(({n}, {d}), "int8"){outs}):
+"""
+BLOCK = """    M{r} = T.alloc_buffer(({b}, {d}), "int32")
+    for i, j, k in T.grid({b}, {d}, {k}):
+        with T.block("values{r}"):
+            vi, vj, vk = T.axis.remap("SSR", [i, j, k])
+            with T.init():
+                M{r}[vi, vj] = 0
+            M{r}[vi, vj] += (T.if_then_else(vk <= vi + {at}, P[vi + {at}, vk], T.int8(0)).astype("int32")
+                             * V[vk, vj].astype("int32"))
+    for i, j in T.grid({b}, {d}):
+        with T.block("out{r}"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            o{r}[vi, vj] = T.min(T.max(M{r}[vi, vj] >> 7, -128), 127).astype("int8")
+"""
+
+
+def by_rows(n: int, d: int, b: int) -> PrimFunc:
+    """The causal product on blocks of rows, each of no more columns of P than it needs."""
+    outs = "".join(f', o{r}: T.Buffer(({b}, {d}), "int8")' for r in range(n // b))
+    text = ROWS.format(n=n, d=d, outs=outs)
+    func = parse(text + "".join(BLOCK.format(r=r, b=b, d=d, k=b * (r + 1), at=b * r) for r in range(n // b)))
+    assert isinstance(func, PrimFunc)
+    return func
+
+
+def best(func: PrimFunc, tries: int = 6) -> int:
+    space = Space(func, TARGET)
+    points = space.sample(np.random.default_rng(0), 400)
+    chosen = points[np.argsort(space.draft(points))[:tries]]
+    return min(lower_table(space.schedule(p).func, TARGET).cycles(None) for p in chosen)
+
+
+def test_a_program_on_blocks_of_rows_does_not_beat_the_bound() -> None:
+    """It is faster than all products are: with them 20 546 cycles were said to be a bound."""
+    n, d, b = 256, 64, 64
+    whole, rows = mixed(n, d, "causal"), by_rows(n, d, b)
+    inputs = resolve(whole, TARGET).inputs(0)
+    (want,) = resolve(whole, TARGET).results(*inputs).values()
+    got = np.concatenate([*resolve(rows, TARGET).results(*inputs).values()])
+    np.testing.assert_array_equal(want, got)
+    bound = Space(whole, TARGET).machine
+    assert bound.cycles <= best(rows) < 20546 == Space(mixed(n, d, None), TARGET).machine_bound()
+    # Block by block, of lanes that are full, there are no fewer products.
+    assert ceil(n * (n + 1) // 2 * d / 256) <= bound.terms["products"] <= d // 16 * sum(i // 16 + 1 for i in range(n))
+
+
+# -- what a mask does to stages, stores and loads in between -------------------------------------------------------------------
+
+def test_what_is_masked_between_nests_is_not_stored() -> None:
+    whole, causal = (Space(mixed(64, 32, of, given=False), TARGET).machine for of in (None, "causal"))
+    assert causal.words["P"] == 2 * ceil(64 * 65 / 2 / 16) < whole.words["P"] == 2 * 64 * 64 // 16
+    assert causal.terms["store chain"] < whole.terms["store chain"]
+
+
+def test_results_that_are_one_number_need_no_operation() -> None:
+    """Of 64 x 32 results as many as stand in 96 vectors are made of sums; the others are -128, which one vector is, too."""
+    whole, part = (Space(mixed(64, 32, None, into), TARGET).machine for into in (None, "causal"))
+    made = ceil(sum(min(i + 1, 32) for i in range(64)) / 16)
+    assert whole.terms["stages"] == 3 * 128 + 18 and part.terms["stages"] == 3 * made + 18
+    assert part.terms["store chain"] == whole.terms["store chain"]
+
+
+@pytest.mark.parametrize(("high", "least"), [(125, 128), (126, 126), (252, 124), (8063, 2), (8064, 0)])
+def test_a_clip_counts_for_sums_that_reach_it(high: int, least: int) -> None:
+    """One product of factors up to 127, shifted by 7, is 126 at most, and -127 at least; of 32 columns two vectors are a row."""
+    P, V = te.placeholder((64, 64), "int8", name="P"), te.placeholder((64, 32), "int8", name="V")
+    M = summed(masked(P, MASKS["causal"][0], "Q"), V, (64, 32), 64, "M")
+    out = te.compute((64, 32), lambda i, j: clipped(M[i, j], low=-128, high=high), name="out")
+    func = replace(te.create_prim_func([P, V, out]), value_ranges=((-127, 127), (-127, 127), None))
+    terms = Space(func, TARGET).machine.terms
+    assert terms["stages"] == 128 + 126 + least + 6 * (2 + bool(least))
+
+
+def constant_mask(times: bool) -> PrimFunc:
+    """A mask that the program makes, and multiplies."""
+    P, V = te.placeholder((32, 32), "int8", name="P"), te.placeholder((32, 32), "int8", name="V")
+    C = te.compute((32, 32), lambda i, k: te.if_then_else(k <= i, number(1), number(0)), name="C")
+    Q = te.compute((32, 32), lambda i, k: (P[i, k] * C[i, k]) if times else P[i, k], name="Q")
+    M = summed(Q, V, (32, 32), 32, "M")
+    out = te.compute((32, 32), lambda i, j: clipped(M[i, j]), name="out")
+    return te.create_prim_func([P, V, out])
+
+
+def test_a_mask_of_ones_and_zeros_leaves_products_out() -> None:
+    func = constant_mask(True)
+    # Sixteen rows of up to 16 products, sixteen of more.
+    assert visits(func, TARGET) == 32 * (16 + 2 * 16) < visits(constant_mask(False), TARGET) == 32 * 64
+    assert Space(func, TARGET).machine.terms["products"] == 2 * (16 + 2 * 16)
+
+
+def test_data_laid_out_repeatedly_and_masked_count_once() -> None:
+    """Where of 64 rows each four are one, what a mask leaves of all of them may be what it leaves of one."""
+    def bound(again: int, of: str | None) -> int:
+        P, V = te.placeholder((64 // again, 64), "int8", name="P"), te.placeholder((64, 32), "int8", name="V")
+        R = te.compute((64, 64), lambda i, k: te.if_then_else(
+            MASKS[of or "all"][0](i // again * again, k), P[i // again, k], number(0)), name="R")
+        M = summed(R, V, (64, 32), 64, "M")
+        out = te.compute((64, 32), lambda i, j: clipped(M[i, j]), name="out")
+        return Space(te.create_prim_func([P, V, out]), TARGET).machine.terms["products"]
+
+    once = ceil(sum(i + 1 for i in range(0, 64, 4)) * 32 / 256)
+    assert once <= bound(4, "causal") <= ceil(sum(i // 16 + 1 for i in range(0, 64, 4)) * 2) < bound(1, "causal")
+
+
+def test_of_what_is_too_large_to_look_at_nothing_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    func = mixed(64, 32, "causal", given=False)
+    sketch = Space(func, TARGET).sketches[0]
+    found = Formings(sketch.models).of("M")
+    monkeypatch.setattr("space.known.LARGE", 64 * 64 - 1)
+    none = Formings(sketch.models).of("M")
+    monkeypatch.setattr("space.known.LARGE", 64 * 64)
+    assert found is not None and none is not None and found.terms == 32 * 64 * 65 // 2 and none.terms == 0
+    assert Formings(sketch.models).of("M") == found
+    # What is not masked is not looked at, however large it is.
+    whole = Space(mixed(64, 32, None), TARGET).sketches[0]
+    monkeypatch.setattr("space.known.LARGE", 64)
+    formed = Formings(whole.models).of("M")
+    assert formed is not None and formed.terms == 64 * 64 * 32
+
+
+def test_choices_by_place_of_what_is_not_there_have_a_bound_and_no_schedule(tmp_path: Path) -> None:
+    func = workload(f"{PROGRAMS / 'choice_guards.py'}:main").func
+    bound = Space(func, TARGET).machine
+    # Of sixteen columns thirteen are read, eight words a vector: and none of what stands in front of the first row.
+    assert bound.words == {"local.acc_buffer of A": 8 * 13} and bound.cycles == Space(func, TARGET).machine_bound() > 0
+    with pytest.raises(ProgramError, match="chooses by the place of an element"):
+        tune(func, target="vta-de10", trials=1, jobs=1, log=tmp_path)
