@@ -412,7 +412,7 @@ def _needs(
     vectors, stored = _of(_with_products(model), share * distinct), _of(model.out_elements, share)
     if formed is not None:
         vectors = min(vectors, _of(summed, distinct))
-    made = max((forms.made(name, vectors, c.batch * c.block_out) for name in _stored(nest)), default=vectors)
+    made = max((forms.made(name, stored, c.batch * c.block_out) for name in _stored(nest)), default=stored)
     vectors = min(vectors, _of(made, distinct))
     starts = -(-vectors // alike) if products else 0
     copies = repeated(model, nest.operands, masked)
