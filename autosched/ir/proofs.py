@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from math import inf
 
 from autosched.ir.expr import BinOp, Expr, IntImm, Var
-from autosched.ir.linear import Lin, Terms, add_forms, common_factor, factors_of, monomial, put
+from autosched.ir.linear import Bound, Lin, Terms, add_forms, common_factor, factors_of, monomial, put
 from autosched.ir.quasi_affine import QuasiAffine
 
 
@@ -22,6 +23,15 @@ class Proofs(QuasiAffine):
         for t, c in terms.items():
             const += self._acc(t, c, out)
         return self._decide("<=", *self._settle(out, const)) is True
+
+    def largest(self, expr: Expr) -> int | None:
+        """A value that an integer expression never exceeds, the lowest that is seen; None where none is."""
+        terms, k = self._lin(expr)
+        least = self._least({t: -c for t, c in terms.items()}, -k)
+        return None if least == -inf else -int(least)
+
+    def _least(self, terms: Terms, k: int) -> Bound:
+        return max([self._interval(terms, k)[0], *(self._least(*form) for form in self._quotients(terms, k))])
 
     def _compare(self, op: str, a: Expr, b: Expr) -> bool | None:
         """Decides an integer comparison, or None."""
@@ -84,6 +94,8 @@ class Proofs(QuasiAffine):
                 return True
             if self._split_minmax(terms, k, depth):
                 return True
+            if depth and any(self._prove_ge0(*form, depth - 1) for form in self._quotients(terms, k)):
+                return True
         if depth and self._symbolic:
             for form in self._eliminate(terms, k):
                 if self._prove_ge0(*form, depth - 1):
@@ -101,6 +113,30 @@ class Proofs(QuasiAffine):
                 need = all if (t.op == "min") == (c > 0) else any
                 return need(self._prove_ge0(*s, depth - 1) for s in sides)
         return False
+
+    def _quotients(self, terms: Terms, k: int) -> Iterator[Lin]:
+        """The form with two quotients by the same divisor, which vary together, replaced by how much they are at least.
+
+        Of quotients by d of a and b, the difference is no less than ``(a - b) // d``, the sum no less than
+        ``(a + b - d + 1) // d``, and no more than ``(a + b) // d``.
+        """
+        parts = [(t, c, t.b.value) for t, c in terms.items() if type(t) is BinOp and t.op == "//" and type(t.b) is IntImm]
+        for n, (t, c, d) in enumerate(parts):
+            for u, x, by in parts[n + 1:]:
+                if d != by:
+                    continue
+                one, other = (t, u) if c > 0 else (u, t)
+                if (c > 0) != (x > 0):
+                    least = self._interval(*self._lin2(one.a, other.a, -1))[0]
+                else:
+                    low, high = self._interval(*self._lin2(t.a, u.a, 1))
+                    least = low - d + 1 if c > 0 else -(high // d) * d
+                if least > -inf:
+                    pairs = min(abs(c), abs(x))
+                    rest = dict(terms)
+                    put(rest, t, -pairs if c > 0 else pairs)
+                    put(rest, u, -pairs if x > 0 else pairs)
+                    yield rest, k + pairs * (int(least) // d)
 
     def _eliminate(self, terms: Terms, k: int) -> Iterator[Lin]:
         """The form with one variable of symbolic range replaced by its worst end."""

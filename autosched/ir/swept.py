@@ -6,12 +6,12 @@ Both give the boxes of ``cover``: what stands still in their ends are variables,
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
-from autosched.ir.cover import Box, Limits, Side, gapless, left_out, limits_of, some_run, swept
+from autosched.ir.cover import Box, Limits, Side, at_most, gapless, left_out, limits_of, some_run, swept
 from autosched.ir.expr import BinOp, Expr, IntImm, Var, as_expr, int_value, logical_not
 from autosched.ir.forms import COMPARED, NO_TERMS, Form, Span, affine, compared, plus, tight
-from autosched.ir.functor import free_vars, uses, walk_expr
+from autosched.ir.functor import free_vars, substitute, uses, walk_expr
 from autosched.ir.iter_terms import IterSum
 from autosched.ir.itermap import IterMapResult, detect_iter_map, pinned, without
 from autosched.ir.linear import build
@@ -25,6 +25,9 @@ NO_LOOPS: Loops = {}
 NO_FORMS: Mapping[Var, Form | None] = {}
 
 _ANY_LENGTH = 1 << 62
+
+Cut = tuple[int, bool, Form]
+"""A dimension, and its last element of interest (or else the first)."""
 
 
 def form_of(expr: Expr, analyzer: Analyzer | None = None, fixed: Mapping[Var, Form | None] = NO_FORMS) -> Form:
@@ -95,19 +98,79 @@ def exact_box(
         known.bind(var, r)
         if type(r.extent) is not IntImm:
             known.assume(known.simplify(r.extent >= 1))
+
+    def found(loops: Loops) -> Box | None:
+        return _still_box(region, loops, conds, given, limits, known, before, missing)
+
+    box = found(loops)
+    if box is not None:
+        return box
+    parts = [form_of(r.min, known) for r in region.region] + [f for c in conds for f in _forms(c, known) or ()]
+    divided = {v for terms, _ in parts for t in terms if type(t) is not Var for v in walk_expr(t)}
+    return _gliding(found, loops, [v for v in _spans(loops) if v in divided], known)
+
+
+def _gliding(found: Callable[[Loops], Box | None], loops: Loops, steps: Sequence[Var], analyzer: Analyzer) -> Box | None:
+    """The box of a region whose place is no sum of loops: that of all but one of them, which moves it on without a gap.
+
+    From where one iteration begins to where the next one does, all is touched if that is no further than behind its end.
+
+    Args:
+        found: the box while some loops run.
+        loops: all of them.
+        steps: of these, those that may move the box of the others, each with constant ends.
+        analyzer: what is known about all of them.
+    """
+    for n, var in enumerate(steps):
+        rest = {v: r for v, r in loops.items() if v is not var}
+        box = found(rest) or _gliding(found, rest, steps[n + 1:], analyzer)
+        if box is None:
+            continue
+        moved = [d for d, (low, high, _) in enumerate(box) if any(uses(t, {var}) for t in (*low[0], *high[0]))]
+        if len(moved) > 1:
+            continue
+        start, count = _spans(loops)[var]
+        if moved and count > 1:
+            low, high, whole = box[moved[0]]
+            analyzer.bind(var, Range(IntImm(start), IntImm(count - 1)))
+            behind = _at(low, var, var + 1, analyzer)
+            gapless = at_most(behind, (high[0], high[1] + 1), analyzer.never_negative)
+            analyzer.bind(var, loops[var])
+            ends = _at(low, var, IntImm(start), analyzer), _at(high, var, IntImm(start + count - 1), analyzer)
+            if not gapless or not at_most(*ends, analyzer.never_negative):
+                continue
+            box[moved[0]] = *ends, whole
+        return box
+    return None
+
+
+def _at(form: Form, var: Var, value: Expr, analyzer: Analyzer) -> Form:
+    """A form where a variable has another value."""
+    return form_of(substitute(build(dict(form[0]), form[1], var.dtype), {var: value}), analyzer)
+
+
+def _still_box(
+    region: BufferRegion, loops: Loops, conds: Sequence[Expr], given: Sequence[Expr], limits: Limits, known: Analyzer,
+    before: Loops, missing: bool,
+) -> Box | None:
+    """``exact_box`` of a region whose place is a sum of digits of the loops."""
     once: dict[Var, Form | None] = {
         v: (NO_TERMS, r.min.value) for v, r in loops.items() if type(r.min) is IntImm and int_value(r.extent) == 1
     }
     forms = [form_of(r.min, known, once) for r in region.region]
     pending: Sequence[Expr] = ()
     if conds:
+        conds = [part for c in conds for part in ([c] if c in given else _each(c, known, once))]
         taken = [(c, _forms(c, known, once)) for c in conds]
         pending = _pending(taken, given, forms, region, loops, limits, known, before)
-    if not pending:
+    cuts = _cuts([f for c in pending for f in _forms(c, known, once) or [(NO_TERMS, -1)]], forms, region.region, loops)
+    if cuts is not None:
         box = _plain_box(forms, region.region, loops, known)
+        if box is None and pending:
+            box = _digits_box(region.region, loops, (), once, known, missing)
         if box is not None:
-            return box
-    elif any(not uses(c, loops) for c in pending):
+            return _cut(box, cuts, known)
+    if any(not uses(c, loops) for c in pending):
         return None
     box = _digits_box(region.region, loops, pending, once, known, missing)
     whole = [c for c in conds if uses(c, loops)]
@@ -181,6 +244,16 @@ def _forms(cond: Expr, analyzer: Analyzer, fixed: Mapping[Var, Form | None] = NO
     return compared(cond.op, form_of(cond.a, analyzer, fixed), form_of(cond.b, analyzer, fixed))
 
 
+def _each(cond: Expr, analyzer: Analyzer, fixed: Mapping[Var, Form | None]) -> list[Expr]:
+    """A comparison as those with each operand of a ``min`` (or ``max``) in it, where it holds if all of these do."""
+    for terms, const in _forms(cond, analyzer, fixed) or ():
+        for t, c in terms.items():
+            if isinstance(t, BinOp) and (t.op, c > 0) in (("min", True), ("max", False)):
+                rest = build({u: x for u, x in terms.items() if u is not t}, const, t.dtype)
+                return [part for side in (t.a, t.b) for part in _each(rest + side * c >= 0, analyzer, fixed)]
+    return [cond]
+
+
 def _pending(
     conds: Sequence[tuple[Expr, list[Form] | None]], given: Sequence[Expr], indices: Sequence[Form], region: BufferRegion,
     loops: Loops, limits: Limits, analyzer: Analyzer, before: Loops,
@@ -212,6 +285,48 @@ def _pending(
         if first and not left(conds, {**idle, **first}):
             return []
     return pending
+
+
+def _cuts(conds: Sequence[Form], indices: Sequence[Form], ranges: Sequence[Range], loops: Loops) -> list[Cut] | None:
+    """Conditions that say how far single indices go, whichever loops these move by; None if one says anything else.
+
+    Args:
+        conds: forms none of which is negative where the access happens.
+        indices: of the access.
+        ranges: of the same, with the extents.
+        loops: those that run.
+    """
+    cuts: list[Cut] = []
+    ones = [(d, i) for d, (i, r) in enumerate(zip(indices, ranges)) if int_value(r.extent) == 1]
+    moving = [(d, i) for d, i in ones if any(uses(t, loops) for t in i[0])]
+    for cond in conds:
+        said = ((d, above, plus(cond, i, 1) if above else plus(i, cond, -1)) for d, i in moving for above in (True, False))
+        cut = next((cut for cut in said if not any(uses(t, loops) for t in cut[2][0])), None)
+        if cut is None:
+            return None
+        cuts.append(cut)
+    return cuts
+
+
+def _cut(box: Box, cuts: Sequence[Cut], analyzer: Analyzer) -> Box | None:
+    """A box without what is beyond some last, or before some first elements; None where all of it may be."""
+    box = list(box)
+    for d, above, end in cuts:
+        low, high, whole = box[d]
+        if above:
+            box[d] = low, _nearer("min", high, end, analyzer), whole
+        else:
+            box[d] = _nearer("max", low, end, analyzer), high, whole
+    return box if all(at_most(*box[d][:2], analyzer.never_negative) for d, _, _ in cuts) else None
+
+
+def _nearer(op: str, a: Form, b: Form, analyzer: Analyzer) -> Form:
+    """The smaller (or the larger) of two ends, as a term of its own where neither is known to be."""
+    known = analyzer.never_negative
+    for x, y in ((a, b), (b, a)):
+        if at_most(x, y, known):
+            return x if op == "min" else y
+    return {BinOp(op, build(dict(a[0]), a[1], "int32"), build(dict(b[0]), b[1], "int32"), "int32"): 1}, 0
 
 
 def _outside_without(cond: Expr, region: BufferRegion, analyzer: Analyzer) -> bool:

@@ -222,7 +222,12 @@ def questions(draw: st.DrawFn) -> Question:
     for _ in range(draw(st.integers(0, 2))):
         left = draw(st.sampled_from([access[0][0], access[-1][0], *loops, loops[1] * 3 + loops[2], draw(indices(loops, sizes))]))
         op = draw(st.sampled_from(["<", "<=", ">", ">=", "=="]))
-        conds.append(BinOp(op, left, IntImm(draw(st.integers(-1, 6))), "bool"))
+        right: Expr = IntImm(draw(st.integers(-1, 6)))
+        if draw(st.booleans()):
+            # An end that moves with what stands still, or with another loop.
+            moving = loops[draw(st.sampled_from([0, 0, 0, 1]))] * draw(st.integers(1, 3)) + draw(st.integers(-1, 3))
+            right = BinOp(draw(st.sampled_from(["min", "max"])), moving // draw(st.integers(1, 3)), right, "int32")
+        conds.append(BinOp(op, left, right, "bool"))
     return loops, ranges, access, conds, [draw(st.integers(1, 7)) for _ in access]
 
 
@@ -266,6 +271,89 @@ def test_a_box_without_holes_is_touched_and_one_around_holds_all(question: Quest
         assert elements(access, envs, []) & whole <= inside(around, still, shape)
         if have is not None:
             assert inside(have, still, shape) <= elements(access, envs, conds)
+
+
+@settings(deadline=None, max_examples=150)
+@given(st.data())
+def test_what_is_read_through_a_quotient_is_seen_to_be_written(data: st.DataObject) -> None:
+    """Tiles of an image enlarged by repeating elements: the elements behind a tile and a tap, within the image, and no other."""
+    by, tile, count = data.draw(st.integers(2, 4)), data.draw(st.integers(1, 7)), data.draw(st.integers(1, 5))
+    taps, off, size = data.draw(st.integers(1, 4)), data.draw(st.integers(0, 3)), data.draw(st.integers(1, 12))
+    o, k, y, w = (Var(n) for n in ("o", "k", "y", "w"))
+    start = o * tile + k + off
+    low, high = start // by - 1, (start + tile - 1) // by - 1
+    lacking = data.draw(st.sampled_from([0, 0, 1]))
+    outer = {o: Range(IntImm(0), IntImm(count)), k: Range(IntImm(0), IntImm(taps))}
+    analyzer = Analyzer(outer)
+    most = analyzer.largest(high - low + 1)
+    assert most is not None
+    written, rows = {w: Range(IntImm(0), IntImm(most))}, {y: Range(IntImm(0), IntImm(tile))}
+    write, read = [(low + w, 1)], [((start + y) // by - 1, 1)]
+    last = BinOp("min", high, IntImm(size - 1), "int32") - lacking
+    conds = [low + w >= 0, low + w <= last]
+    moving = data.draw(st.sampled_from([(), (o,), (k,), (o, k)]))  # of the loops around, these are around both apart
+    mine = {v: outer.pop(v) for v in moving}
+    known = Analyzer(outer)
+    have = exact_box(of_buffer(write, [size]), {**mine, **written}, conds, analyzer=known)
+    need = bounding_box(of_buffer(read, [size]), {**mine, **rows}, Analyzer(outer))
+    true = True
+    for still in points_of(outer):
+        envs = [{**still, **env} for env in points_of({**mine, **written})]
+        wanted = elements(read, [{**still, **env} for env in points_of({**mine, **rows})], []) & {(i,) for i in range(size)}
+        true = true and wanted <= elements(write, envs, conds)
+    said = have is not None and covers(have, need, [size], known.never_negative)
+    assert true or not said
+    assert said or not true or mine or lacking
+
+
+def test_tiles_that_overlap_leave_no_gap_behind_them() -> None:
+    """Twelve rows of an image enlarged by two, each with the rows around it: all that is read, wherever that begins."""
+    o, w, y = (Var(n) for n in ("o", "w", "y"))
+    low, high = (o + 1) // 2 - 1, o // 2 + 1
+    inner = {o: Range(IntImm(0), IntImm(12)), w: Range(IntImm(0), IntImm(3))}
+    conds = [low + w >= 0, low + w <= BinOp("min", high, IntImm(5), "int32")]
+    rows = of_buffer([(low + w, 1), (y, 1)], [6, 4])
+    four = Range(IntImm(0), IntImm(4))
+    box = exact_box(rows, {**inner, y: four}, conds)
+    assert box is not None and covers(box, [((NO_TERMS, 0), (NO_TERMS, 5), False), ((NO_TERMS, 0), (NO_TERMS, 3), False)], [6, 4])
+    # A gap behind each tile; a place in both dimensions; one iteration, of which nothing is asked.
+    known, holes = Analyzer(), of_buffer([((o + 1) // 2 * 4 + w, 1), (y, 1)], [48, 4])
+    assert exact_box(holes, {**inner, y: four}, [(o + 1) // 2 * 4 + w <= o // 2 * 4 + 2], analyzer=known) is None
+    assert known.int_bounds(o) == (0, 11)
+    both = of_buffer([(low + w, 1), ((o + 1) // 2 + y, 1)], [6, 12])
+    assert exact_box(both, {**inner, y: four}, conds) is None
+    once = exact_box(rows, {**inner, o: Range(IntImm(3), IntImm(1)), y: four}, conds)
+    assert once is not None and once[0] == ((NO_TERMS, 1), (NO_TERMS, 2), True)
+    # Behind the last tile, which the buffer ends, is nothing: that another one would begin further on does not matter.
+    start = o * 3 // 2
+    last = exact_box(of_buffer([(start + w, 1)], [12]), {o: Range(IntImm(0), IntImm(6)), w: Range(IntImm(0), IntImm(3))},
+                     [start + w <= BinOp("min", (o * 3 + 3) // 2, IntImm(7), "int32")])
+    assert last == [((NO_TERMS, 0), (NO_TERMS, 7), True)]
+
+
+def test_a_condition_on_an_index_cuts_the_box() -> None:
+    i, k, w = Var("i"), Var("k"), Var("w")
+    eight, around = Range(IntImm(0), IntImm(8)), Analyzer({k: Range(IntImm(0), IntImm(4))})
+    rows = of_buffer([(i // 4, 1), (i % 4, 1), (w + k, 1)], [2, 4, 12])
+    digits = [((NO_TERMS, 0), (NO_TERMS, 1), True), ((NO_TERMS, 0), (NO_TERMS, 3), True)]
+    assert exact_box(rows, {i: eight, w: eight}, [w + k <= k + 5], analyzer=around) == [*digits, (({k: 1}, 0), ({k: 1}, 5), True)]
+    half = exact_box(rows, {i: eight, w: eight}, [w + k <= (k + 9) // 2], analyzer=around)
+    assert half == [*digits, (({k: 1}, 0), ({(k + 9) // 2: 1}, 0), True)]
+    # Before the buffer is nothing to leave out.
+    most = BinOp("max", k - 1, IntImm(0), "int32")
+    before = exact_box(of_buffer([(w - 3, 1)], [5]), {w: eight}, [w - 3 >= most], analyzer=around)
+    assert before == [(({k: 1}, -1), (NO_TERMS, 4), True)]
+    # Where nobody knows which end is the nearer one, it is either.
+    ends = [w * 1 >= BinOp("max", k, 3 - k, "int32"), w <= k + 4]
+    wide = exact_box(of_buffer([(w, 1)], [8]), {w: eight}, ends, analyzer=around)
+    assert wide is not None
+    for n in range(4):
+        assert inside(wide, {k: n}, [8]) == {(at,) for at in range(max(n, 3 - n), min(7, n + 4) + 1)}
+    # Nothing is said to be touched where the last one of interest may lie before the first.
+    assert exact_box(of_buffer([(w + 1, 1)], [8]), {w: eight}, [w + 1 <= k], analyzer=around) is None
+    assert exact_box(of_buffer([(w, 1)], [8]), {w: eight}, [w * 1 <= k], analyzer=around) == [((NO_TERMS, 0), ({k: 1}, 0), True)]
+    # An access of two elements that begins at the first one of interest may have left out one that began before.
+    assert exact_box(of_buffer([(i * 2, 2)], [16]), {i: eight}, [i * 2 >= k], analyzer=around) is None
 
 
 @settings(deadline=None, max_examples=120)

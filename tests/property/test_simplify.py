@@ -163,6 +163,31 @@ def test_equal_quotients_are_recognised(seed: int) -> None:
         assert analyzer.can_prove_equal(e // d // f, e // (d * f))
 
 
+@pytest.mark.parametrize("seed", range(2))
+def test_quotients_that_vary_together_differ_by_little(seed: int) -> None:
+    """Of two by one divisor, whichever sign each has: what is said to be the largest value is never exceeded, and mostly met."""
+    rng = random.Random(600 + seed)
+    met = 0
+    for _ in range(50):
+        i, j, k = VARS
+        width = rng.choice([1, 4])
+        dom = {i: Range(IntImm(0), IntImm(7)), j: Range(IntImm(0), IntImm(width))}
+        d, step = rng.choice([2, 3, 4]), rng.choice([1, 1, 1, 2, -1, -1])
+        moving = k * rng.choice([1, 2]) + i  # of k nothing is known
+        one, other = (moving + rng.randint(-4, 9)) // d, (moving * step + rng.randint(-4, 9) + j) // d
+        e = one * (c := rng.choice([1, -1, 2])) - other * (c * step) + j
+        points = [{i: a, j: b, k: c} for a in range(7) for b in range(width) for c in range(-9, 9)]
+        true = max(evaluate(e, p) for p in points)
+        analyzer = Analyzer(dom)
+        found = analyzer.largest(e)
+        if found is not None:
+            assert true <= found and not analyzer.can_prove(e < true), (e, found, true)
+            assert analyzer.can_prove(e <= found)
+            met += found == true
+    assert met > 8
+    assert Analyzer().largest(VARS[0] // 2 + VARS[0] // 2) is None and Analyzer().largest(IntImm(3)) == 3
+
+
 def test_linear_form_rebuilds_the_expression() -> None:
     rng = random.Random(5)
     for _ in range(200):

@@ -12,7 +12,7 @@ from itertools import takewhile
 from math import inf
 
 from autosched.ir.cover import swept
-from autosched.ir.expr import BinOp, Expr, IntImm, Var, int_value, maximum, minimum
+from autosched.ir.expr import BinOp, Expr, IntImm, Var, maximum, minimum
 from autosched.ir.forms import NO_TERMS, Form, Terms, index_forms, least
 from autosched.ir.functor import Substitute, free_vars
 from autosched.ir.itermap import detect_iter_map, inverse_affine_map
@@ -404,34 +404,3 @@ def _same(a: Interval, b: Interval, analyzer: Analyzer) -> bool:
     return all(
         x is y or (x is not None and y is not None and analyzer.can_prove_equal(x, y)) for x, y in zip(a, b)
     )
-
-
-def most(domain: Interval, analyzer: Analyzer) -> int | None:
-    """The largest number of values that an interval has anywhere; None where that is not known.
-
-    Ends that are quotients of the same varying expression do not vary by themselves: from ``x // c`` to ``(x + k) // c``
-    are at most ``ceil(k / c) + 1`` values.
-    """
-    lo, hi = domain
-    assert lo is not None and hi is not None
-    count = analyzer.int_bounds(hi - lo + 1)[1]
-    low, high = _quotient(lo), _quotient(hi)
-    if low is not None and high is not None and low[1] == high[1]:
-        apart = int_value(analyzer.simplify(high[0] - low[0]))
-        if apart is not None and apart >= 0:
-            limit = -(-apart // low[1]) + 1 + high[2] - low[2]
-            count = limit if count is None else min(count, limit)
-    return count
-
-
-def _quotient(expr: Expr) -> tuple[Expr, int, int] | None:
-    """Dividend, divisor and offset of ``x // c + n``."""
-    if not isinstance(expr, BinOp):
-        return None
-    by = int_value(expr.b)
-    if by is None:
-        return None
-    if expr.op == "//":
-        return (expr.a, by, 0) if by > 0 else None
-    inner = _quotient(expr.a) if expr.op in ("+", "-") else None
-    return None if inner is None else (inner[0], inner[1], inner[2] + (by if expr.op == "+" else -by))

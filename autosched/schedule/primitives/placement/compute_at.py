@@ -25,7 +25,7 @@ from autosched.ir.stmt import (
     seq,
 )
 from autosched.ir.swept import bounding_box, exact_box
-from autosched.schedule.analysis.attach_domain import Domain, iterator_domains, most
+from autosched.schedule.analysis.attach_domain import Domain, iterator_domains
 from autosched.schedule.analysis.boxes import bind_all, bindings, is_unit, loop_ranges, runs_everywhere
 from autosched.schedule.analysis.dependence import (
     in_turn,
@@ -464,7 +464,7 @@ def _new_loops(
         lo, hi = domain.dom
         assert lo is not None and hi is not None
         extent = analyzer.simplify(hi - lo + 1) if domain.count is None else IntImm(domain.count)
-        longest = None if isinstance(extent, IntImm) else most((lo, hi), analyzer)
+        longest = None if isinstance(extent, IntImm) else analyzer.largest(hi - lo + 1)
         if longest is not None:
             # An extent that varies from place to place becomes the largest one, under a condition.
             last = hi if domain.bound is None or domain.bound[1] is None else minimum(hi, domain.bound[1])
