@@ -11,7 +11,7 @@ by iteration maps, and comes back as boxes of the same kind.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from math import gcd
 from typing import Any
 
@@ -230,6 +230,55 @@ def limits_of(indices: Sequence[tuple[Form, int]], conds: Sequence[Form]) -> Lim
     return found
 
 
+Cut = tuple[int, bool, Form]
+"""A dimension, and its last element of interest (or else the first)."""
+
+
+def cuts_of(conds: Sequence[Form], indices: Sequence[tuple[Form, int]], moves: Callable[[Any], bool]) -> list[Cut] | None:
+    """Conditions that say how far single indices go, whichever loops these move by; None if one says anything else.
+
+    Args:
+        conds: forms none of which is negative where the access happens.
+        indices: the first index and the length per dimension.
+        moves: whether a term moves while loops run.
+    """
+    cuts: list[Cut] = []
+    moving = [(d, index) for d, (index, width) in enumerate(indices) if width == 1 and any(map(moves, index[0]))]
+    for cond in conds:
+        said = ((d, above, plus(cond, i, 1) if above else plus(i, cond, -1)) for d, i in moving for above in (True, False))
+        cut = next((cut for cut in said if not any(map(moves, cut[2][0]))), None)
+        if cut is None:
+            return None
+        cuts.append(cut)
+    return cuts
+
+
+def cut_off(
+    box: Box, cuts: Sequence[Cut], known: Known = nothing, either: Callable[[bool, Form, Form], Form] | None = None
+) -> Box | None:
+    """A box without what is beyond some last, or before some first elements; None where all of it may be.
+
+    Args:
+        box: without holes.
+        cuts: where it ends.
+        known: what is known about the terms of both.
+        either: the smaller of two ends, or the larger, as one form, where neither is known to be; without it None as well.
+    """
+    cut = list(box)
+    for d, above, end in cuts:
+        low, high, whole = cut[d]
+        old = high if above else low
+        smaller = old if at_most(old, end, known) else end if at_most(end, old, known) else None
+        if smaller is not None:
+            new = smaller if above else end if smaller is old else old
+        elif either is not None:
+            new = either(above, old, end)
+        else:
+            return None
+        cut[d] = (low, new, whole) if above else (new, high, whole)
+    return cut if all(at_most(*cut[d][:2], known) for d, _, _ in cuts) else None
+
+
 # -- boxes -------------------------------------------------------------------------------------------------------------
 
 
@@ -303,13 +352,15 @@ def _glued(a: Box, b: Box, known: Known) -> Box | None:
     return [*a[:d], (alow, bhigh if at_most(ahigh, bhigh, known) else ahigh, True), *a[d + 1:]]
 
 
-def hull(a: Box, b: Box) -> Box | None:
-    """The smallest box around both, or None where what stands still differs."""
+def hull(a: Box, b: Box, known: Known = nothing) -> Box | None:
+    """The smallest box around both, or None where nobody knows which of two ends is the outer one."""
     found: Box = []
     for (alow, ahigh, _), (blow, bhigh, _) in zip(a, b):
-        if alow[0] != blow[0] or ahigh[0] != bhigh[0]:
+        low = alow if at_most(alow, blow, known) else blow if at_most(blow, alow, known) else None
+        high = bhigh if at_most(ahigh, bhigh, known) else ahigh if at_most(bhigh, ahigh, known) else None
+        if low is None or high is None:
             return None
-        found.append(((alow[0], min(alow[1], blow[1])), (ahigh[0], max(ahigh[1], bhigh[1])), False))
+        found.append((low, high, False))
     return found
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from math import gcd, inf
 from typing import Any
 
@@ -104,6 +104,43 @@ def least(a: Terms, b: Terms, outer: Mapping[Any, Span]) -> float:
             return -inf
         total += c * (span[0] if c > 0 else span[0] + span[1] - 1)
     return total
+
+
+def together(
+    terms: Terms, const: int, quotient: Callable[[Any], tuple[Any, int] | None],
+    ends: Callable[[Any, Any, int], tuple[float, float]],
+) -> Iterator[tuple[dict[Any, int], int]]:
+    """A form with two quotients by the same divisor, which vary together, replaced by how much they are at least.
+
+    Of quotients by d of a and b, the difference is no less than ``(a - b) // d``, the sum no less than
+    ``(a + b - d + 1) // d``, and no more than ``(a + b) // d``.
+
+    Args:
+        terms: of the form.
+        const: of it.
+        quotient: of a term that is one, its dividend and its constant divisor.
+        ends: the interval of the sum (1) or the difference (-1) of two dividends.
+    """
+    parts = [(t, c, *found) for t, c in terms.items() if (found := quotient(t)) is not None]
+    for n, (t, c, a, d) in enumerate(parts):
+        for u, x, b, by in parts[n + 1:]:
+            if d != by:
+                continue
+            if (c > 0) != (x > 0):
+                low = ends(a, b, -1)[0] if c > 0 else ends(b, a, -1)[0]
+            else:
+                least, most = ends(a, b, 1)
+                low = least - d + 1 if c > 0 else -(most // d) * d
+            if low > -inf:
+                pairs = min(abs(c), abs(x))
+                rest = dict(terms)
+                for term, k in ((t, c), (u, x)):
+                    left = abs(k) - pairs
+                    if left:
+                        rest[term] = left if k > 0 else -left
+                    else:
+                        del rest[term]
+                yield rest, const + pairs * (int(low) // d)
 
 
 def index_forms(region: BufferRegion, values: Mapping[Var, Form | None]) -> list[tuple[Form, int]] | None:

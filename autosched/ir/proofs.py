@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from math import inf
 
 from autosched.ir.expr import BinOp, Expr, IntImm, Var
+from autosched.ir.forms import together
 from autosched.ir.linear import Bound, Lin, Terms, add_forms, common_factor, factors_of, monomial, put
 from autosched.ir.quasi_affine import QuasiAffine
 
@@ -115,28 +116,12 @@ class Proofs(QuasiAffine):
         return False
 
     def _quotients(self, terms: Terms, k: int) -> Iterator[Lin]:
-        """The form with two quotients by the same divisor, which vary together, replaced by how much they are at least.
+        """The form with two of its quotients that vary together replaced by how much they are at least."""
 
-        Of quotients by d of a and b, the difference is no less than ``(a - b) // d``, the sum no less than
-        ``(a + b - d + 1) // d``, and no more than ``(a + b) // d``.
-        """
-        parts = [(t, c, t.b.value) for t, c in terms.items() if type(t) is BinOp and t.op == "//" and type(t.b) is IntImm]
-        for n, (t, c, d) in enumerate(parts):
-            for u, x, by in parts[n + 1:]:
-                if d != by:
-                    continue
-                one, other = (t, u) if c > 0 else (u, t)
-                if (c > 0) != (x > 0):
-                    least = self._interval(*self._lin2(one.a, other.a, -1))[0]
-                else:
-                    low, high = self._interval(*self._lin2(t.a, u.a, 1))
-                    least = low - d + 1 if c > 0 else -(high // d) * d
-                if least > -inf:
-                    pairs = min(abs(c), abs(x))
-                    rest = dict(terms)
-                    put(rest, t, -pairs if c > 0 else pairs)
-                    put(rest, u, -pairs if x > 0 else pairs)
-                    yield rest, k + pairs * (int(least) // d)
+        def quotient(t: Expr) -> tuple[Expr, int] | None:
+            return (t.a, t.b.value) if type(t) is BinOp and t.op == "//" and type(t.b) is IntImm else None
+
+        yield from together(terms, k, quotient, lambda a, b, sign: self._interval(*self._lin2(a, b, sign)))
 
     def _eliminate(self, terms: Terms, k: int) -> Iterator[Lin]:
         """The form with one variable of symbolic range replaced by its worst end."""

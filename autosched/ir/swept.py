@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
-from autosched.ir.cover import Box, Limits, Side, at_most, gapless, left_out, limits_of, some_run, swept
+from autosched.ir.cover import Box, Limits, Side, at_most, cut_off, cuts_of, gapless, left_out, limits_of, some_run, swept
 from autosched.ir.expr import BinOp, Expr, IntImm, Var, as_expr, int_value, logical_not
 from autosched.ir.forms import COMPARED, NO_TERMS, Form, Span, affine, compared, plus, tight
 from autosched.ir.functor import free_vars, substitute, uses, walk_expr
@@ -25,9 +25,6 @@ NO_LOOPS: Loops = {}
 NO_FORMS: Mapping[Var, Form | None] = {}
 
 _ANY_LENGTH = 1 << 62
-
-Cut = tuple[int, bool, Form]
-"""A dimension, and its last element of interest (or else the first)."""
 
 
 def form_of(expr: Expr, analyzer: Analyzer | None = None, fixed: Mapping[Var, Form | None] = NO_FORMS) -> Form:
@@ -163,13 +160,15 @@ def _still_box(
         conds = [part for c in conds for part in ([c] if c in given else _each(c, known, once))]
         taken = [(c, _forms(c, known, once)) for c in conds]
         pending = _pending(taken, given, forms, region, loops, limits, known, before)
-    cuts = _cuts([f for c in pending for f in _forms(c, known, once) or [(NO_TERMS, -1)]], forms, region.region, loops)
+    said = [f for c in pending for f in _forms(c, known, once) or [(NO_TERMS, -1)]]
+    widths = [int_value(r.extent) or 0 for r in region.region]
+    cuts = cuts_of(said, list(zip(forms, widths)), lambda t: uses(t, loops))
     if cuts is not None:
         box = _plain_box(forms, region.region, loops, known)
         if box is None and pending:
             box = _digits_box(region.region, loops, (), once, known, missing)
         if box is not None:
-            return _cut(box, cuts, known)
+            return cut_off(box, cuts, known.never_negative, _either)
     if any(not uses(c, loops) for c in pending):
         return None
     box = _digits_box(region.region, loops, pending, once, known, missing)
@@ -287,45 +286,9 @@ def _pending(
     return pending
 
 
-def _cuts(conds: Sequence[Form], indices: Sequence[Form], ranges: Sequence[Range], loops: Loops) -> list[Cut] | None:
-    """Conditions that say how far single indices go, whichever loops these move by; None if one says anything else.
-
-    Args:
-        conds: forms none of which is negative where the access happens.
-        indices: of the access.
-        ranges: of the same, with the extents.
-        loops: those that run.
-    """
-    cuts: list[Cut] = []
-    ones = [(d, i) for d, (i, r) in enumerate(zip(indices, ranges)) if int_value(r.extent) == 1]
-    moving = [(d, i) for d, i in ones if any(uses(t, loops) for t in i[0])]
-    for cond in conds:
-        said = ((d, above, plus(cond, i, 1) if above else plus(i, cond, -1)) for d, i in moving for above in (True, False))
-        cut = next((cut for cut in said if not any(uses(t, loops) for t in cut[2][0])), None)
-        if cut is None:
-            return None
-        cuts.append(cut)
-    return cuts
-
-
-def _cut(box: Box, cuts: Sequence[Cut], analyzer: Analyzer) -> Box | None:
-    """A box without what is beyond some last, or before some first elements; None where all of it may be."""
-    box = list(box)
-    for d, above, end in cuts:
-        low, high, whole = box[d]
-        if above:
-            box[d] = low, _nearer("min", high, end, analyzer), whole
-        else:
-            box[d] = _nearer("max", low, end, analyzer), high, whole
-    return box if all(at_most(*box[d][:2], analyzer.never_negative) for d, _, _ in cuts) else None
-
-
-def _nearer(op: str, a: Form, b: Form, analyzer: Analyzer) -> Form:
-    """The smaller (or the larger) of two ends, as a term of its own where neither is known to be."""
-    known = analyzer.never_negative
-    for x, y in ((a, b), (b, a)):
-        if at_most(x, y, known):
-            return x if op == "min" else y
+def _either(smaller: bool, a: Form, b: Form) -> Form:
+    """The smaller (or the larger) of two ends, as a term of its own."""
+    op = "min" if smaller else "max"
     return {BinOp(op, build(dict(a[0]), a[1], "int32"), build(dict(b[0]), b[1], "int32"), "int32"): 1}, 0
 
 

@@ -15,12 +15,12 @@ from math import prod
 
 from autosched.errors import LoweringError
 from autosched.ir.cover import Box, Side, covers, encloses, hull, joined, separates
-from autosched.ir.forms import NO_TERMS, last_of
+from autosched.ir.forms import NO_TERMS, Terms, last_of
 from autosched.ir.scopes import ACC, DRAM, INP, WGT
 from autosched.ir.stmt import Buffer
 from autosched.lower.affine import Ints, Lin, Loop
 from autosched.lower.capacity import Held, copies_of, needed
-from autosched.lower.regions import always, box, common, shape_of, turning, writes_all
+from autosched.lower.regions import box, common, least, shape_of, turning, writes_all, written
 from autosched.lower.tree import Access, Site, Tree
 from autosched.target import Target
 from sim.config import PAGE_BYTES, VTAConfig
@@ -151,17 +151,18 @@ def _storage(
     region: Box | None = None
     for k, (_, access, _) in enumerate(uses):
         this = _widened(box(access, path), shape)
-        region = this if k == 0 else hull(region, this) if region is not None else None
+        region = this if k == 0 else hull(region, this, turning(())) if region is not None else None
     # A dimension that the accesses may overshoot (the last tile of a split that does not divide) is held whole.
     lows, extents = [], []
     for d, extent in enumerate(shape):
-        (terms, low), (_, high), _ = region[d] if region is not None else _whole(extent)
-        if high - low + 1 >= extent:
+        (terms, low), (others, high), _ = region[d] if region is not None else _whole(extent)
+        size = _length(terms, low, others, high)
+        if size >= extent:
             lows.append(Lin())
             extents.append(extent)
         else:
             lows.append(Lin(dict(terms), low))
-            extents.append(high - low + 1)
+            extents.append(size)
     lanes = lanes_of(buffer.scope, config)
     scalars = prod(extents)
     if scalars % lanes:
@@ -182,7 +183,14 @@ def _widened(region: Box, shape: Sequence[int]) -> Box:
 
     What sticks out of the buffer is never accessed, so ``x - 1`` to ``x + 3`` of 4 is 0 to 3 wherever x is.
     """
-    return [_whole(n) if side[1][1] - side[0][1] + 1 >= n else side for side, n in zip(region, shape)]
+    return [_whole(n) if _length(*side[0], *side[1]) >= n else side for side, n in zip(region, shape)]
+
+
+def _length(first: Terms, low: int, last: Terms, high: int) -> int:
+    """Indices from one end of a side to the other, at most."""
+    if first == last:
+        return high - low + 1
+    return 1 - least(Lin(dict(first), low).add(Lin(dict(last), high), -1))
 
 
 def lifetime(uses: list[Use]) -> tuple[Loop, ...]:
@@ -206,7 +214,7 @@ def _self_contained(uses: list[Use], path: tuple[Loop, ...]) -> bool:
         # Or several of them together, glued along one dimension at a time.
         fixed = max((both for _, both in earlier), key=len, default=path)
         turns = fixed[len(path):]
-        made = [box(w.write, fixed) for w, _ in earlier if always(w, fixed, before=turns)]
+        made = [b for w, _ in earlier if (b := written(w, fixed, before=turns)) is not None]
         wanted, shape = box(access, fixed), shape_of(access.buffer)
         if not any(covers(b, wanted, shape, turning(turns)) for b in joined(made)):
             return False

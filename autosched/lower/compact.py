@@ -228,8 +228,10 @@ def _window(buffer: Buffer, uses: Sequence[_Use]) -> tuple[Range, ...] | None:
     for r, size in zip(union, buffer.shape):
         low, extent = analyzer.simplify(r.min), analyzer.simplify(r.extent)
         whole = int_value(size)
-        held = int_value(extent)
+        # How far apart the ends are may vary with a loop, as that of quotients does: then the most holds all.
+        held = analyzer.largest(extent)
         if held is None or (whole is not None and held >= whole):
-            low, extent = IntImm(0, size.dtype), size
-        window.append(Range(low, extent))
+            window.append(Range(IntImm(0, size.dtype), size))
+        else:
+            window.append(Range(low, IntImm(held, size.dtype)))
     return None if all(r.extent == s for r, s in zip(window, buffer.shape)) else tuple(window)

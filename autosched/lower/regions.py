@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import lru_cache
 from math import gcd, prod
 
 import numpy as np
 
-from autosched.ir.cover import Box, apart, covers, left_out, swept, within
+from autosched.ir.cover import Box, Side, apart, covers, cut_off, cuts_of, left_out, swept, within
 from autosched.ir.expr import IntImm
-from autosched.ir.forms import Form, Known, Span, ranging
+from autosched.ir.forms import Form, Known, Span, Terms, ranging, together
 from autosched.ir.stmt import Buffer
-from autosched.lower.affine import Atom, Ints, Lin, Loop, Term
+from autosched.lower.affine import Atom, Ints, Lin, Loop, Term, floordiv
 from autosched.lower.tree import Access, Site
 
 MOST_INSTANCES = 1 << 14  # of a site, that are counted out
@@ -28,16 +28,35 @@ def box(access: Access, fixed: tuple[Loop, ...]) -> Box:
     keep = set(fixed)
     inner: dict[Term, Span] = {}
     atoms: set[Term] = set()
-    for index in access.indices:
-        for term in index.terms:
+    parted: dict[int, list[tuple[Atom, int]]] = {}
+    for d, index in enumerate(access.indices):
+        for term, c in index.terms.items():
             if isinstance(term, Atom):
                 if not term.loops <= keep:
                     low, high = Lin({term: 1}).bounds()
                     inner[term] = low, high - low + 1
                     atoms.add(term)
+                    if term.op == "//" and not keep.isdisjoint(term.loops):
+                        parted.setdefault(d, []).append((term, c))
             elif term not in keep:
                 inner[term] = 0, term.extent
-    return within(swept(_indices(access), inner, atoms), shape_of(access.buffer))
+    found = swept(_indices(access), inner, atoms)
+    for d, terms in parted.items():
+        found[d] = _between(found[d], terms, keep, inner)
+    return within(found, shape_of(access.buffer))
+
+
+def _between(side: Side, terms: Sequence[tuple[Atom, int]], keep: set[Loop], inner: Mapping[Term, Span]) -> Side:
+    """A side of a box whose index has quotients of what partly stands still: quotients of that bound them, too."""
+    low, high = Lin(dict(side[0][0]), side[0][1]), Lin(dict(side[1][0]), side[1][1])
+    for term, c in terms:
+        part, first, last = term.a.restrict(keep)
+        ends = [floordiv(part.plus(by), term.b.const) for by in (first, last)]
+        start, count = inner[term]
+        bottom, top = (start, start + count - 1) if c > 0 else (start + count - 1, start)
+        low = low.plus(-c * bottom).add(ends[0 if c > 0 else 1], c)
+        high = high.plus(-c * top).add(ends[1 if c > 0 else 0], c)
+    return (low.terms, low.const), (high.terms, high.const), False
 
 
 def shape_of(buffer: Buffer) -> tuple[int, ...]:
@@ -56,8 +75,45 @@ def common(paths: Sequence[tuple[Loop, ...]]) -> tuple[Loop, ...]:
 
 
 def turning(loops: Sequence[Loop]) -> Known:
-    """The knowledge over what loops run."""
-    return ranging({loop: (0, loop.extent) for loop in loops})
+    """The knowledge over what loops run, and how quotients differ."""
+    plain = ranging({loop: (0, loop.extent) for loop in loops})
+
+    def known(terms: Terms, const: int) -> bool:
+        return plain(terms, const) or (any(isinstance(t, Atom) for t in terms) and least(Lin(dict(terms), const)) >= 0)
+
+    return known
+
+
+def least(lin: Lin) -> int:
+    """A value that a form is never below, the highest that is seen."""
+    found = lin.bounds()[0]
+    for terms, const in together(lin.terms, lin.const, _quotient, lambda a, b, sign: a.add(b, sign).bounds()):
+        found = max(found, least(Lin(terms, const)))
+    return found
+
+
+def _quotient(term: Term) -> tuple[Lin, int] | None:
+    return (term.a, term.b.const) if isinstance(term, Atom) and term.op == "//" else None
+
+
+def written(
+    writer: Site, fixed: tuple[Loop, ...], given: Collection[Lin] = (), before: Sequence[Loop] = ()
+) -> Box | None:
+    """The box that a site writes in one pass of the ``fixed`` loops, all of it wherever a read could want it, or None.
+
+    The arguments are those of ``always``.
+    """
+    conds = _pending(writer, fixed, given, before)
+    found = box(writer.write, fixed)
+    if not conds:
+        return found
+    keep = set(fixed)
+
+    def moves(term: Term) -> bool:
+        return not (term.loops <= keep if isinstance(term, Atom) else term in keep)
+
+    cuts = cuts_of(conds, _indices(writer.write), moves)
+    return None if cuts is None or not all(whole for _, _, whole in found) else cut_off(found, cuts, turning(before))
 
 
 def always(writer: Site, fixed: Sequence[Loop], given: Collection[Lin] = (), before: Sequence[Loop] = ()) -> bool:
@@ -69,15 +125,30 @@ def always(writer: Site, fixed: Sequence[Loop], given: Collection[Lin] = (), bef
         given: conditions that hold where it is asked, the same objects.
         before: of the fixed loops, those of which earlier iterations count, too.
     """
+    return not _pending(writer, fixed, given, before)
+
+
+def _pending(writer: Site, fixed: Sequence[Loop], given: Collection[Lin], before: Sequence[Loop]) -> list[Form]:
+    """The conditions on a write that may leave out what a read could want; see ``always``."""
     conds = [c for c in writer.conds if not any(c is g for g in given) and not _beyond(c, writer.write)]
     if not conds:
-        return True
+        return []
+    conds = [part for c in conds for part in _each(c)]
     # Loops inside of atoms do more than what the forms tell.
     driving = writer.write.loops().union(*[c.opaque_loops() for c in conds])
     still = set(fixed)
     idle = {loop: (0, loop.extent) for c in conds for loop in c.loops() if loop not in driving and loop not in still}
     idle |= {loop: (0, 1) for loop in before if loop not in driving}
-    return not left_out([(c.terms, c.const) for c in conds], _indices(writer.write), shape_of(writer.write.buffer), idle)
+    return left_out([(c.terms, c.const) for c in conds], _indices(writer.write), shape_of(writer.write.buffer), idle)
+
+
+def _each(cond: Lin) -> list[Lin]:
+    """A condition as those with each operand of a minimum (or maximum) in it, where it holds if all of these do."""
+    for term, c in cond.terms.items():
+        if isinstance(term, Atom) and (term.op, c > 0) in (("min", True), ("max", False)):
+            rest = cond.add(Lin({term: 1}), -c)
+            return [part for side in (term.a, term.b) for part in _each(rest.add(side, c))]
+    return [cond]
 
 
 def _beyond(cond: Lin, write: Access) -> bool:
@@ -105,8 +176,8 @@ def writes_all(
     writer: Site, target: Box, fixed: tuple[Loop, ...], given: Collection[Lin] = (), before: Sequence[Loop] = ()
 ) -> bool:
     """Whether a site writes all of ``target`` in one pass of the ``fixed`` loops; the rest as for ``always``."""
-    shape = shape_of(writer.write.buffer)
-    return covers(box(writer.write, fixed), target, shape, turning(before)) and always(writer, fixed, given, before)
+    have = written(writer, fixed, given, before)
+    return have is not None and covers(have, target, shape_of(writer.write.buffer), turning(before))
 
 
 def disjoint(site: Site, operand: Access) -> bool:

@@ -404,6 +404,9 @@ def test_boxes_are_joined_where_they_touch(data: st.DataObject) -> None:
     assert apart(boxes[0], boxes[-1]) == both[0].isdisjoint(both[1])
     assert encloses(boxes[0], boxes[-1]) == (both[1] <= both[0])
     assert hull(boxes[0], [((NO_TERMS, 0), (NO_TERMS, 0), True)] * n) is None
+    # What is known of what stands still tells the outer ends.
+    still_known = hull(boxes[0], [((NO_TERMS, 0), (NO_TERMS, 0), True)] * n, ranging({still: (0, 3)}))
+    assert still_known == [((NO_TERMS, 0), high, False) for _, high, _ in boxes[0]]
 
 
 @settings(deadline=None, max_examples=200)

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from autosched.ir.expr import IntImm
 from autosched.ir.stmt import Buffer
-from autosched.lower.affine import Lin, Loop, floordiv, floormod
+from autosched.lower.affine import Atom, Lin, Loop, _make, floordiv, floormod
 from autosched.lower.regions import always, box, writes_all
 from autosched.lower.tree import Access, Site
 
@@ -35,7 +35,11 @@ def test_what_a_site_is_said_to_write_it_writes(data: st.DataObject) -> None:
     read = Access(buffer, write.indices, (1,) * len(shape)) if data.draw(st.booleans()) else Access(
         buffer, tuple(data.draw(sums(loops)) for _ in shape), (1,) * len(shape))
     ends = [i.scale(-1).plus(n - 1) for i, n in zip(write.indices, shape)]
-    bound = st.one_of(sums(loops), st.sampled_from([*write.indices, *ends]))
+    # How far an index goes may depend on what stands still, through a quotient or the smaller of two ends.
+    limit = floordiv(Lin({loops[0]: data.draw(st.integers(1, 3))}, data.draw(st.integers(-1, 3))), data.draw(st.integers(1, 3)))
+    nearer = Lin({Atom("min", limit, Lin(None, data.draw(st.integers(0, 4)))): 1})
+    upto = [end.add(i, -1) for i in write.indices for end in (limit, nearer)]
+    bound = st.one_of(sums(loops), st.sampled_from([*write.indices, *ends, *upto, *(i.add(limit, -1) for i in write.indices)]))
     conds = data.draw(st.lists(bound, max_size=2))
     site = Site("load", "b", write, [], conds=conds, path=tuple(loops))
     fixed, before = (loops[0],), data.draw(st.sampled_from([(), (loops[0],)]))
@@ -72,3 +76,22 @@ def test_what_a_site_is_said_to_write_it_writes(data: st.DataObject) -> None:
             assert all_of_it <= done
         if covers:
             assert touched(read, here, []) <= done
+
+
+@settings(deadline=None, max_examples=100)
+@given(st.data())
+def test_what_is_read_through_a_quotient_is_seen_to_be_written(data: st.DataObject) -> None:
+    """Tiles of an image enlarged by repeating elements: what a load brings of it, cut to the image, is all that a tile reads."""
+    by, tile, taps, off = (data.draw(st.integers(*ends)) for ends in ((2, 4), (1, 6), (1, 3), (4, 7)))
+    most, lacking = (tile - 2) // by + 2, data.draw(st.sampled_from([0, 0, 1]))
+    o, k, y, w = Loop("o", data.draw(st.integers(1, 4))), Loop("k", taps), Loop("y", tile), Loop("w", most)
+    start = Lin({o: tile, k: 1}, off)
+    low, high = floordiv(start, by).plus(-1), floordiv(start.plus(tile - 1), by).plus(-1)
+    size = low.bounds()[1] + data.draw(st.integers(1, 5))  # every tile reads something of the image
+    buffer, index = Buffer("x", (IntImm(size),)), low.add(Lin({w: 1}))
+    last = _make("min", high, Lin(None, size - 1)).plus(-lacking)
+    conds = [index, last.add(index, -1)]
+    read = Access(buffer, (floordiv(start.add(Lin({y: 1})), by).plus(-1),), (1,))
+    site = Site("load", "b", Access(buffer, (index,), (1,)), [], conds=conds, path=(o, k, w))
+    wanted = box(read, (o, k))
+    assert writes_all(site, wanted, (o, k)) == (not lacking)  # the last element that a tile reads
