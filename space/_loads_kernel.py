@@ -137,7 +137,7 @@ def loads(
                 elements = whole = dmas = 1
                 inner, segments = True, 0
                 for d in range(n_dims - 1, -1, -1):
-                    size, source = sizes[k, d, 1], sizes[k, d, 2]
+                    size, source, often = sizes[k, d, 1], sizes[k, d, 2], sizes[k, d, 5]
                     if attach[k, r] != 0:
                         size = sizes[k, d, 0]
                         for m in range(movers.shape[2]):
@@ -151,10 +151,10 @@ def loads(
                         if d == cut[k]:
                             size = max(size - less[p, r], 1)
                     padded[i, p, d, r] = size
-                    size = min(size, source) if plain else size
+                    size = min(distinct(size, often), source) if plain else size
                     region[i, p, d, r] = size
                     elements *= size
-                    whole *= min(sizes[k, d, 3], source) if plain else sizes[k, d, 3]
+                    whole *= min(distinct(sizes[k, d, 3], often), source) if plain else sizes[k, d, 3]
                     inner, segments, each = brought(size, sizes[k, d], plain, inner, segments)
                     dmas *= each
                 counts[0, i, p, r] = elements
@@ -171,7 +171,8 @@ def loads(
                         size = region[i, p, d, r]
                         if not dense:
                             runs *= size
-                        dense = dense and size >= (min(sizes[k, d, 3], sizes[k, d, 2]) if plain else sizes[k, d, 3])
+                        most_read = min(distinct(sizes[k, d, 3], sizes[k, d, 5]), sizes[k, d, 2]) if plain else sizes[k, d, 3]
+                        dense = dense and size >= most_read
                         joins = not rows and sizes[k, d, 4] == run
                         if joins:
                             run *= size
@@ -180,6 +181,12 @@ def loads(
                         rows = rows or (not joins and size > 1)
                     dmas = max(turned if plain else dmas, runs)
                 counts[1, i, p, r] = dmas
+
+
+@lean
+def distinct(size: int, often: int) -> int:
+    """Elements behind so many indices next to each other, at most, where each element stands at ``often`` of them."""
+    return -(-(size - 1) // often) + 1
 
 
 @lean
@@ -279,8 +286,9 @@ def shares(
                         break
                     if extents[p, a, r] > 1:
                         moving, axis, step = moving + 1, a, movers[k, outermost, m, 1]
-                # Where neighbours read one index both, it is not read by one iteration alone.
-                if moving == 1 and sizes[k, outermost, 0] <= step and position[axis, r] >= depth[k, p, r]:
+                # Where neighbours read one index both, or of one element, it is not read by one iteration alone.
+                often = sizes[k, outermost, 5] if plain else 1
+                if moving == 1 and sizes[k, outermost, 0] <= step and step % often == 0 and position[axis, r] >= depth[k, p, r]:
                     within[k, p, r], found[k, p, r] = position[axis, r], outer[p, axis, r]
 
 

@@ -177,8 +177,9 @@ def play(
         counts: per padded dimension, useful indices before (i, j) of both axes, shape (dims, spatial + 1, reduction + 1).
         padded: index of the padded operand, -1 without.
         drops: whether padding is left out, shape (n,).
-        widths: per part and padded dimension: indices of a whole fill, the most of any fill, rows outside, indices that are no
-            padding, the first of them, and indices of a whole fill with its padding; shape (6, dims, parts, n).
+        widths: per part and padded dimension: elements of a whole fill, the most of any fill, rows outside, indices that are no
+            padding, the first of them, indices of a whole fill with its padding, and at how many each element stands; shape
+            (7, dims, parts, n).
         issue: cycles of a computing instruction beyond its micro-ops.
         latency: cycles between two loads beyond their beats.
         fetch: bus words of an instruction.
@@ -487,7 +488,11 @@ def play(
                                     at += dims[r, d, 3] * (counter[b] * tile[b])
                                 whole, pad = widths[0, d, p, r], widths[4, d, p, r]
                                 high = min(at + widths[5, d, p, r], pad + widths[3, d, p, r])
-                                got = max(high - max(at, pad), 0.0)
+                                begin_at, often = max(at, pad), widths[6, d, p, r]
+                                got = max(high - begin_at, 0.0)
+                                if often > 1 and got > 0:
+                                    # An element stands at several indices.
+                                    got = (high - 1 - pad) // often - (begin_at - pad) // often + 1
                                 if got < widths[1, d, p, r]:
                                     transfers = max(transfers, widths[2, d, p, r] * there)
                                 if got != whole:

@@ -272,7 +272,7 @@ def draft(model: Model, plan: Plan, enough: Floats | None = None) -> Floats:
     fill = np.zeros((10, operands, len(plan.parts), n))
     work = np.zeros((20, len(plan.parts), n))
     padding = model.padding
-    widths = np.zeros((6, len(padding.dims), len(plan.parts), n))
+    widths = np.zeros((7, len(padding.dims), len(plan.parts), n))
     terms = _corrected(model, plan, terms_of(model, plan, every))
     extra = np.where(every.on, terms.extra, 0.0).sum(axis=0)
     _fills(model, plan, terms, fill, work)
@@ -286,6 +286,7 @@ def draft(model: Model, plan: Plan, enough: Floats | None = None) -> Floats:
         widths[2, n_dim] = times(extents[..., : dim.at])
         widths[4, n_dim], _, widths[3, n_dim] = dim.used
         widths[5, n_dim] = padded[..., dim.at]
+        widths[6, n_dim] = dim.often
         for a in padding.movers(dim.axes):
             side = 0 if a < model.n_spatial else 1
             dims[:, n_dim, side] = plan.position[:, a]

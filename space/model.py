@@ -22,7 +22,7 @@ from autosched.lower.capacity import Held, copies_of, fits
 from autosched.target import Target
 from sim import timing
 from space import borders, tails
-from space.figures import Floats, Loads, Shape
+from space.figures import Floats, Loads, Shape, distinct
 from space.nest import Nest
 from space.padding import Padding
 from space.plan import Mask, Part, Plan, along, columns, once, stacked, times, turned
@@ -597,11 +597,9 @@ class Model:
 
     def least_elements(self, plan: Plan, operand: int) -> Ints:
         """Elements of an operand that must cross the bus at least, all fills of all parts: padding and what is skipped do not."""
-        op = self.nest.operands[operand]
-        n = len(plan)
-        if op.producer is not None and not op.inside:
-            return np.zeros(n, dtype=np.int64)  # nobody knows how much of it is padding
-        cut = np.zeros(n, dtype=np.bool_)
+        if (op := self.nest.operands[operand]).producer is not None and not op.inside:
+            return np.zeros(len(plan), dtype=np.int64)  # nobody knows how much of it is padding
+        cut = np.zeros(len(plan), dtype=np.bool_)
         for part in plan.parts:
             if part is not plan.body:
                 cut |= part.on
@@ -642,6 +640,7 @@ class Model:
             # Where a stage chooses by place, it may be said to read what is not there.
             before = max(0, -op.first[dim]) if op.first else 0
             inside = np.pad(inside, (before, int(np.dot(self.extents - 1, coeffs) + within.max()) + 1))
+            often = op.times[dim] if op.times else 1
             table: Ints = np.zeros([len(d) for d in divisors], dtype=np.int64)
             for rank in np.ndindex(*table.shape):
                 start, step = np.zeros(1, np.int64), within
@@ -649,7 +648,8 @@ class Model:
                     inner = int(divisors[i][place])
                     start = np.add.outer(start, coeffs[a] * np.arange(0, self.extents[a], inner)).ravel()
                     step = np.add.outer(step, coeffs[a] * np.arange(inner)).ravel()
-                used = inside[start[:, None] + np.unique(step)[None, :]].sum(axis=1)
+                read = start[:, None] + np.unique(step)[None, :]  # nobody knows at which of its places it begins an element
+                used = np.min([distinct(np.where(inside[read], (read + at) // often, -1)) for at in range(often)], axis=0)
                 table[rank] = used.sum() if together else used.min()
             self._tables[key] = table, divisors
         return self._tables[key]

@@ -29,12 +29,14 @@ class PaddedDim:
         axes: that move it, in order.
         coeffs: by how many indices, for every axis of the nest.
         inside: of every index, whether it is no padding.
+        often: at how many indices next to each other every element stands.
     """
 
     at: int
     axes: tuple[int, ...]
     coeffs: tuple[int, ...]
     inside: tuple[bool, ...]
+    often: int = 1
 
     @cached_property
     def used(self) -> tuple[int, int, int]:
@@ -162,7 +164,7 @@ class Padding:
         return self._shares[dim.at]
 
     def most(self, plan: Plan, part: Part, n: int, extents: Ints) -> Ints:
-        """The indices along a dimension that the operand's buffer holds: those that some fill brings; shape (n,).
+        """The elements along a dimension that the operand's buffer holds: those that some fill brings; shape (n,).
 
         It is 0 where padding is loaded, and where the part is off.
 
@@ -187,6 +189,8 @@ class Padding:
             np.array([dim.coeffs[a] for a in axes], dtype=np.int64), first, last, len(dim.inside),
             np.zeros((2, len(axes)), dtype=np.int64), found,
         )
+        if dim.often > 1:
+            found = np.where(found > 0, -(-(found - 1) // dim.often) + 1, 0)
         return found if many else found[0]
 
     def movers(self, axes: Iterable[int]) -> list[int]:
@@ -259,7 +263,7 @@ class Padding:
 
 def _dims_of(operand: Operand) -> tuple[PaddedDim, ...]:
     """The dimensions of an operand that are padded; none where an axis moves two of them."""
-    found = [PaddedDim(d, tuple(a for a, c in enumerate(coeffs) if c), coeffs, row)
+    found = [PaddedDim(d, tuple(a for a, c in enumerate(coeffs) if c), coeffs, row, operand.times[d] if operand.times else 1)
              for d, ((coeffs, _), row) in enumerate(zip(operand.dims, operand.inside)) if not all(row)]
     axes = [a for dim in found for a in dim.axes]
     return tuple(found) if len(axes) == len(set(axes)) else ()

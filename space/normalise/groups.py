@@ -15,6 +15,7 @@ from math import lcm
 from autosched.errors import ScheduleError
 from autosched.ir.expr import BinOp, BufferLoad, Expr, Var, int_value
 from autosched.ir.functor import free_vars
+from autosched.ir.host import is_move
 from autosched.ir.simplify import linear_form
 from autosched.ir.stmt import Block, Buffer, BufferStore, PrimFunc
 from autosched.schedule import Schedule
@@ -149,13 +150,31 @@ def _phases(block: Block, blocks: Sequence[Block]) -> Iterator[tuple[Var, int]]:
     product = product_of(block)
     size, spatial = extents(block), {iv.var for iv in block.iter_vars if iv.kind != "reduce"}
     for factor in product.factors if product is not None else ():
-        writer = next((b for b in blocks if b.init is None and store_of(b).buffer is factor.buffer), None)
-        at = {} if writer is None else repeats_of(writer)
+        at = _side_by_side_in(factor.buffer, blocks)
         for d, index in enumerate(factor.indices):
             form = linear_form(index)
             moved = [v for v in form[0] if v in spatial and size.get(v, 1) > 1] if form is not None else []
             if d in at and form is not None and len(moved) == 1 and form[0][moved[0]] == 1 and size[moved[0]] % at[d] == 0:
                 yield moved[0], at[d]
+
+
+def _side_by_side_in(buffer: Buffer, blocks: Sequence[Block]) -> dict[int, int]:
+    """How often a tensor that copies make has the elements of what they read side by side, by its dimension.
+
+    A copy of such a tensor (with zeros around it, say) has them so as well, along what it reads index by index.
+    """
+    writer = next((b for b in blocks if b.init is None and store_of(b).buffer is buffer), None)
+    found = {} if writer is None else repeats_of(writer)
+    if writer is None or not is_move(store_of(writer).value):
+        return found
+    stored = store_of(writer).indices
+    for load in loads_of(writer):
+        for d, each in _side_by_side_in(load.buffer, blocks).items() if load.buffer is not buffer else ():
+            form = linear_form(load.indices[d])
+            moved = list(form[0].items()) if form is not None else []
+            if len(moved) == 1 and moved[0][1] == 1 and moved[0][0] in stored:
+                found.setdefault(stored.index(moved[0][0]), each)
+    return found
 
 
 def _repeated(block: Block) -> Iterator[tuple[Var, int]]:

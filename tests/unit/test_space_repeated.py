@@ -136,6 +136,55 @@ def test_points_of_such_windows_need_fewer_cycles(target: str) -> None:
     assert REPEATED in space.meaning(first[None])[0].done, "estimates know"
 
 
+def test_windows_on_a_padded_copy_begin_at_each_place_as_well() -> None:
+    """An image made larger, and zeros around it, are two stages as users write them; one that moves on by two has no places."""
+    def apart(shift: int) -> PrimFunc:
+        x, w = te.placeholder((1, 16, 4, 5), "int8", name="x"), te.placeholder((16, 16, 3, 3), "int8", name="w")
+        u = te.compute((1, 16, 8, 10), lambda b, c, i, j: x[b, c, i // 2, j // 2], name="u")
+        p = te.compute((1, 16, 10, 12), lambda b, c, i, j: te.if_then_else(
+            te.all(i >= 1, i < 9, j >= 1, j < 11), u[b, c, (i - 1) * shift % 8, j - 1], te.const(0, "int8")), name="p")
+        c, i, j = te.reduce_axis((0, 16), name="c"), te.reduce_axis((0, 3), name="i"), te.reduce_axis((0, 3), name="j")
+        s = te.compute((1, 16, 8, 10), lambda b, o, y, z: te.sum(
+            p[b, c, y + i, z + j].astype("int32") * w[o, c, i, j].astype("int32"), axis=[c, i, j]), name="s")
+        out = te.compute(s.shape, lambda *n: te.min(te.max(s(*n) >> 6, -128), 127).astype("int8"), name="out")
+        return te.create_prim_func([x, w, out])
+
+    func = apart(1)
+    new, _ = normalise(func, DE10, repeated=True)
+    (stored,) = (b for b in split_host(new).device.buffers if b.name == "out_global")
+    assert [int(e.value) for e in stored.shape] == [1, 1, 4, 2, 5, 2, 1, 16]
+    inputs = random_inputs(func, 2)
+    for got, wanted in zip(run(new, *inputs), run(func, *inputs), strict=True):
+        assert np.array_equal(got, wanted)
+    other, _ = normalise(apart(3), DE10, repeated=True)
+    shapes = [[int(e.value) for e in b.shape] for b in split_host(other).device.buffers if b.name == "out_global"]
+    assert all(shape[2:4] != [4, 2] for shape in shapes), "along rows that lie elsewhere there are no places"
+
+
+@pytest.mark.filterwarnings("ignore:double_buffer")
+def test_points_of_large_images_fit_and_are_estimated_well() -> None:
+    """What a tile loads are elements, of which each stands at several indices; half of these points did not fit the memory."""
+    func = windowed((3, 3), size=(20, 20), ci=96)
+    space = Space(func, DE10)
+    points = space.sample(np.random.default_rng(2), 120)
+    once = np.array([REPEATED in space.meaning(q[None])[0].done for q in points])
+    points = points[once & (points[:, space.names.index("drop_zeros")] == 1)][:14]
+    results = [measure(Candidate(func, DE10, tuple(space.trace(q).as_json())), check=False) for q in points]
+    assert all(r.ok for r in results), [r.reason for r in results if not r.ok]
+    ratio = space.draft(points) / [r.cycles or 0 for r in results]
+    assert len(points) == 14 and ratio.min() > 0.7 and ratio.max() < 1.2 and abs(np.median(ratio) - 1) < 0.03, ratio
+
+
+@pytest.mark.filterwarnings("ignore:double_buffer")
+def test_the_bound_counts_elements_and_no_places() -> None:
+    func = windowed((3, 3), size=(4, 4), ci=32)
+    space = Space(func, DE10)
+    points = space.sample(np.random.default_rng(3), 400)
+    points = points[[REPEATED in space.meaning(q[None])[0].done and "cut" not in space.explain(q) for q in points]][:40]
+    cycles = [measure(Candidate(func, DE10, tuple(space.trace(q).as_json())), check=False).cycles or 0 for q in points]
+    assert len(points) == 40 and (space.bound(points) <= cycles).all()
+
+
 @pytest.mark.filterwarnings("ignore:double_buffer")
 @pytest.mark.parametrize(("by", "k", "pad", "size"), [((2, 2), 3, 1, (9, 9)), ((3, 3), 3, 1, (7, 7))])
 def test_every_point_is_seen_to_write_what_it_reads(by: tuple[int, int], k: int, pad: int, size: tuple[int, int]) -> None:
