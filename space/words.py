@@ -15,6 +15,7 @@ from autosched.schedule.kit.primitive import PRIMITIVES
 _WORD = re.compile(r"(?<![\w.])[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*")
 _INDEX = re.compile(r"\bindex (\(*\w+\)*(?: (?:[-+*]|//|%) \(*\w+\)*)*) of (?=\w)")
 _LOOP = re.compile(r"\bloop (?!of\b)(\w+)")
+_CONDITION = re.compile(r"\ba condition on (\w+)")
 _PART = "a part of "
 
 
@@ -45,6 +46,7 @@ def in_users_words(text: str, func: PrimFunc) -> str:
     text_ = _elided(text, mine)
     text_ = _INDEX.sub(lambda m: m[0] if mine(m[1]) else "an index of ", text_)
     text_ = _LOOP.sub(lambda m: m[0] if m[1] in names else "a loop", text_)
+    text_ = _CONDITION.sub(lambda m: m[0] if m[1] in names else "a condition", text_)
     return _once(_WORD.sub(said, text_))
 
 

@@ -220,6 +220,8 @@ def test_a_difference_inside_a_sum_is_not_said_to_be_another_term() -> None:
     ("block 'out_part_1' joins what comes from out_part_part and out_part_part_1 and C",
      "block 'out_part' joins what comes from a part of out_part and C"),
     ("index 15 - v1 of C_global in block C", "an index of C in block C"), ("index 15 - vi of C_global", "index 15 - vi of C"),
+    ("a condition on ax5 cuts inside an element of C_global", "a condition cuts inside an element of C"),
+    ("a condition on i cuts inside", "a condition on i cuts inside"),
     ("under loop u, and loop i", "under a loop, and loop i"), ("not one loop of block 'C'", "not one loop of block 'C'"),
     ("cache_read: C[v0, D[v1]] and C[vi, 3]", "cache_read: C[..] and C[vi, 3]"),
     ("T.Select(A_global[v0] < 0, -1, 1), x_global", "T.Select(A[..] < 0, -1, 1), x_global"),
