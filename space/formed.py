@@ -15,6 +15,7 @@ import numpy.typing as npt
 from autosched.ir.expr import BufferLoad, Expr, Var, int_value
 from autosched.ir.functor import walk_expr
 from autosched.ir.interp import written
+from autosched.ir.scopes import WGT
 from autosched.ir.stmt import Buffer, PrimFunc
 from space.elements import NOWHERE, Ints, Mask, Site, UnknownError, access, loads_under, sites_in
 from space.known import Known, TooLargeError, tables
@@ -223,9 +224,13 @@ def deep(models: tuple[Model, ...], masks: bool) -> int:
     """
     if len(models) > 1:
         return 0
-    formed = formings(models).of(models[0].nest.anchor)
+    found, nest = formings(models), models[0].nest
+    formed = found.of(nest.anchor)
     known = formed.counts[0] if formed is not None and formed.counts else 0
-    return known if masks else min(known, least_products(models[0], fillings(models[0].packing)))
+    if not masks:
+        return min(known, least_products(models[0], fillings(models[0].packing)))
+    # What is laid out repeatedly may stand in a sum as often.
+    return int(known * found.once(models[0], [o for o in nest.operands if o.scope == WGT and o.consumer == nest.anchor]))
 
 
 def _count(buffer: Buffer, mask: Mask, lanes: int) -> tuple[int, int]:

@@ -23,6 +23,7 @@ from autosched.target import get_target
 from autosched.workloads import workload
 from space import Space
 from space.formed import Formings, formings
+from space.machine_bound import machine_bound
 from space.visits import visits
 
 PROGRAMS = Path(__file__).resolve().parents[1] / "data" / "programs"
@@ -169,6 +170,30 @@ def test_of_blocks_in_a_layout_of_the_users_those_with_any_product_count(
     assert space.machine.words["V"] == 32 * columns * sum(any(row[k] for row in held) for k in range(depth))
 
 
+def test_of_blocks_between_nests_those_that_are_read_are_made_and_stored() -> None:
+    """Of 16 x 4 rows those of P count that values are made of: a mask keeps of each the blocks up to its own."""
+    Q, K = te.placeholder((4, 16, 2, 1, 16), "int8", name="Q"), te.placeholder((4, 2, 16, 16), "int8", name="K")
+    V = te.placeholder((3, 4, 16, 16), "int8", name="V")
+
+    def product_of(a: Any, b: Any, blocks: int, depth: int, name: str) -> Any:
+        k, r = te.reduce_axis((0, depth), name=f"{name}_k"), te.reduce_axis((0, 16), name=f"{name}_r")
+        return te.compute((4, 16, blocks, 1, 16), lambda i, e, j, b_, o: te.sum(
+            wide(a[i, e, k, b_, r]) * wide(b[j, k, o, r]), axis=[k, r]), name=name)
+
+    def stored(sums: Any, name: str) -> Any:
+        part = te.compute(sums.shape, lambda *at: te.max(te.min(sums[at] >> 7, number(127, "int32")), number(-128, "int32")),
+                          name=f"{name}_part")
+        return te.compute(sums.shape, lambda *at: part[at].astype("int8"), name=name)
+
+    P = stored(product_of(Q, K, 4, 2, "S"), "P")
+    held = te.compute(P.shape, lambda i, e, k, b, r: te.if_then_else(k <= i, P[i, e, k, b, r], number(0)), name="held")
+    out = stored(product_of(held, V, 3, 4, "M"), "out")
+    terms = Space(te.create_prim_func([Q, K, V, out]), TARGET).machine.terms
+    kept = 16 * (1 + 2 + 3 + 4)
+    assert terms["products"] == kept * 2 + kept * 3
+    assert terms["stages"] == 3 * (kept + 64 * 3) + 18
+
+
 # -- rivals ---------------------------------------------------------------------------------------------------------------------
 
 ROWS = """from autosched.script import T
@@ -237,6 +262,24 @@ def test_results_that_are_one_number_need_no_operation() -> None:
     assert part.terms["store chain"] == whole.terms["store chain"]
 
 
+def test_one_product_adds_to_so_many_results() -> None:
+    """However few products a mask leaves of each, every result with any is visited."""
+    models = Space(mixed(64, 32, "band"), TARGET).sketches[0].models
+    assert machine_bound(models).terms["products"] == 64 * 32 // 16 > ceil((64 * 5 - 10) * 32 / 256)
+
+
+def test_sums_of_nothing_are_not_worked_on_and_neither_is_what_is_one_number() -> None:
+    A, b = te.placeholder((64, 32), "int32", name="A"), te.placeholder((32,), "int32", name="b")
+    P, V = te.placeholder((64, 64), "int8", name="P"), te.placeholder((64, 32), "int8", name="V")
+    M = summed(masked(P, MASKS["steps"][0], "Q"), V, (64, 32), 64, "M")
+    out = te.compute((64, 32), lambda i, j: clipped(M[i, j] + b[j]), name="out")
+    # The first four rows have no product, and with a bias they are what another program may have as it is.
+    assert Space(te.create_prim_func([P, V, b, out]), TARGET).machine.terms["stages"] == 3 * (128 - 4 * 2) + 18
+    alone = te.compute((64, 32), lambda i, j: te.if_then_else(j <= i, clipped(A[i, j]), number(0)), name="out")
+    rows = sum(min(i + 1, 32) for i in range(64))
+    assert Space(te.create_prim_func([A, alone]), TARGET).machine.terms["stages"] == 3 * ceil(rows / 16) + 18
+
+
 @pytest.mark.parametrize(("high", "least"), [(125, 128), (126, 126), (252, 124), (8063, 2), (8064, 0)])
 def test_a_clip_counts_for_sums_that_reach_it(high: int, least: int) -> None:
     """One product of factors up to 127, shifted by 7, is 126 at most, and -127 at least; of 32 columns two vectors are a row."""
@@ -262,7 +305,11 @@ def test_a_mask_of_ones_and_zeros_leaves_products_out() -> None:
     func = constant_mask(True)
     # Sixteen rows of up to 16 products, sixteen of more.
     assert visits(func, TARGET) == 32 * (16 + 2 * 16) < visits(constant_mask(False), TARGET) == 32 * 64
-    assert Space(func, TARGET).machine.terms["products"] == 2 * (16 + 2 * 16)
+    terms = Space(func, TARGET).machine.terms
+    assert terms["products"] == 2 * (16 + 2 * 16)
+    # What is stored are the products that are not 0, and results: ones and zeros are known without.
+    plain = Space(mixed(32, 32, None), TARGET).machine.terms
+    assert terms["store chain"] + plain["drain"] == (plain["store chain"] + plain["drain"]) * (64 + 33) // 64
 
 
 def test_data_laid_out_repeatedly_and_masked_count_once() -> None:
