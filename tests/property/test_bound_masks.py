@@ -268,6 +268,24 @@ def test_one_product_adds_to_so_many_results() -> None:
     assert machine_bound(models).terms["products"] == 64 * 32 // 16 > ceil((64 * 5 - 10) * 32 / 256)
 
 
+def test_results_that_limits_of_the_programs_own_make_one_number_are_not_visited() -> None:
+    P, V = te.placeholder((64, 64), "int8", name="P"), te.placeholder((64, 32), "int8", name="V")
+    M = summed(P, V, (64, 32), 64, "M")
+    L = te.compute((64, 32), lambda i, j: te.if_then_else(j <= i, number(90, "int32"), number(0, "int32")), name="L")
+    out = te.compute((64, 32), lambda i, j: te.min(te.max(M[i, j] >> 7, number(0, "int32")), L[i, j]).astype("int8"), name="out")
+    assert visits(te.create_prim_func([P, V, out]), TARGET) == 4 * sum(min(i + 1, 32) for i in range(64))
+
+
+def test_of_two_products_in_one_sum_each_is_masked_by_itself() -> None:
+    tensors = [te.placeholder((64, 64 if name in "PQ" else 32), "int8", name=name) for name in "PQVW"]
+    P, Q, V, W = tensors
+    one, two = summed(P, V, (64, 32), 64, "A"), summed(masked(Q, MASKS["causal"][0], "R"), W, (64, 32), 64, "B")
+    out = te.compute((64, 32), lambda i, j: clipped(one[i, j] + two[i, j]), name="out")
+    terms = machine_bound(Space(te.create_prim_func([*tensors, out]), TARGET).sketches[-1].models).terms
+    # 4 096 and 2 080 products of an element of a row, for 32 columns, 256 at once; those of the one or the other are a stage's.
+    assert terms["products"] + terms["stages"] - 3 * 128 - 18 == 512 + 260
+
+
 def test_sums_of_nothing_are_not_worked_on_and_neither_is_what_is_one_number() -> None:
     A, b = te.placeholder((64, 32), "int32", name="A"), te.placeholder((32,), "int32", name="b")
     P, V = te.placeholder((64, 64), "int8", name="P"), te.placeholder((64, 32), "int8", name="V")

@@ -47,7 +47,8 @@ CLIPPED = "T.min(T.max(A[vi, vj], 0), L[vi, vj])"
 
 @pytest.mark.parametrize(("value", "stages", "needs"), [
     ("T.if_then_else(vj <= vi, A[vi, vj], B[vi, vj])", "", {"A": COL <= ROW, "B": COL > ROW}),
-    ("T.Select(vj <= vi and vi < 4, A[vi, vj] + B[vi, vj], 3)", "", {"A": (COL <= ROW) & (ROW < 4), "B": (COL <= ROW) & (ROW < 4)}),
+    ("T.Select(vj <= vi and vi < 4, A[vi, vj] + B[vi, vj], 3)", "",
+     {"A": (COL <= ROW) & (ROW < 4), "B": (COL <= ROW) & (ROW < 4)}),
     ("A[vi, vj] * L[vi, vj] + B[vi, vj]", LIMITS, {"A": COL <= ROW, "B": COL >= 0}),
     (CLIPPED, LIMITS, {"A": COL <= ROW, "B": COL < 0}),
     ("T.max(T.min(A[vi, vj], 0), 0 - L[vi, vj])", LIMITS, {"A": COL <= ROW, "B": COL < 0}),
