@@ -19,7 +19,7 @@ from autosched.schedule import Schedule
 from autosched.target import Target
 from space.normalise import copies, gathering, groups, guards
 from space.normalise.axes import Axes, Place, together
-from space.normalise.bands import Sum, Tile, best, sum_of, time_of, work_of
+from space.normalise.bands import Sum, Tile, best, sum_of, work_of
 from space.normalise.blocks import (
     device_block,
     device_blocks,
@@ -34,6 +34,7 @@ from space.normalise.blocks import (
     store_of,
     unfit,
 )
+from space.normalise.estimate import estimate
 
 Indices = Callable[..., tuple[Expr, ...]]
 
@@ -64,7 +65,7 @@ def sooner(func: PrimFunc, plain: PrimFunc, target: Target) -> bool:
         plain: in the other one.
         target: the machine.
     """
-    return time_of(func, target) < time_of(plain, target)
+    return estimate(func, target) < estimate(plain, target)
 
 
 def _tiles(sch: Schedule, target: Target) -> list[Block]:

@@ -13,12 +13,13 @@ from itertools import combinations
 from itertools import product as iter_product
 from math import ceil, inf, prod
 
-from autosched.ir.expr import BinOp, BufferLoad, Call, Expr, Var, int_value
-from autosched.ir.functor import free_vars, walk_expr
+from autosched.ir.expr import BufferLoad, Var, int_value
+from autosched.ir.functor import free_vars
 from autosched.ir.stmt import Buffer, PrimFunc
 from autosched.schedule.primitives.reductions.toeplitz import Window, window_of
 from autosched.target import Target
-from space.normalise.blocks import Product, device_blocks, elements_of, extents, loads_of, product_of, store_of
+from space.normalise.blocks import Product, device_blocks, extents, loads_of, product_of, store_of
+from space.normalise.estimate import alu_cycles
 
 MOST_INDICES = 5  # of what a sum goes over that may be lanes
 ENOUGH = 7 / 8  # of what a plain form takes: less has to be left by a tile
@@ -189,38 +190,5 @@ def work_of(func: PrimFunc, first: Buffer) -> int | None:
         if block.init is not None and (product is None or {f.buffer for f in product.factors} & made):
             return None
         made.add(store_of(block).buffer)
-        count += _work(store_of(block).value) if block.init is None else 0
+        count += alu_cycles(store_of(block).value) if block.init is None else 0
     return count
-
-
-def _work(value: Expr) -> int:
-    """Cycles of the ALU for a vector of a value: two of an operation with another tensor, one of one with a constant."""
-    both = 0
-    for e in walk_expr(value):
-        sides = (e.a, e.b) if isinstance(e, BinOp) else e.args if isinstance(e, Call) and e.op.startswith("shift") else ()
-        both += sum(any(isinstance(x, BufferLoad) for x in walk_expr(side)) for side in sides)
-    return both
-
-
-def time_of(func: PrimFunc, target: Target) -> float:
-    """Cycles that the products and the loads of a program in form take at least, with what follows.
-
-    Args:
-        func: the program, packed.
-        target: the machine.
-    """
-    config = target.config
-    given: dict[Buffer, int] = {}
-    made = {store_of(b).buffer for b in device_blocks(func)}
-    computed = 0
-    for block in device_blocks(func):
-        size = extents(block)
-        vectors = prod(size[iv.var] for iv in block.iter_vars if iv.kind != "reduce") // (config.batch * config.block_out)
-        if product_of(block) is not None:
-            computed += prod(size.values()) // (config.batch * config.block_in * config.block_out) + vectors
-        elif block.init is None:
-            computed += vectors * _work(store_of(block).value)
-        for load in loads_of(block):
-            if load.buffer not in made:
-                given[load.buffer] = elements_of(load.buffer) * (4 if load.dtype == "int32" else 1)
-    return max(computed, sum(given.values()) / config.bus_bytes)

@@ -17,7 +17,6 @@ from autosched.ir.stmt import Block, Buffer
 from autosched.schedule import Schedule
 from autosched.target import Target
 from space.normalise.axes import Axes, Names, Place, accesses, parts_of
-from space.normalise.bands import time_of
 from space.normalise.blocks import (
     device_block,
     device_blocks,
@@ -28,6 +27,7 @@ from space.normalise.blocks import (
     store_of,
     unfit,
 )
+from space.normalise.estimate import Estimate, estimate
 from space.normalise.layouts import sides_of
 from space.normalise.units import iterate, unit_first
 
@@ -50,7 +50,7 @@ def apply(sch: Schedule, target: Target, pack: Callable[[Schedule, Names], None]
     if target.config.batch == 1:
         pack(sch, frozenset())
         return
-    best: tuple[float, Schedule] | None = None
+    best: tuple[Estimate, Schedule] | None = None
     refused: list[ScheduleError] = []
     for choice in islice(_choices(sch, target), MOST_TRIED):
         trial = sch.copy()
@@ -59,9 +59,9 @@ def apply(sch: Schedule, target: Target, pack: Callable[[Schedule, Names], None]
         except ScheduleError as error:
             refused.append(error)
             continue
-        time = time_of(trial.func, target)
-        if best is None or time < best[0]:
-            best = time, trial
+        cost = estimate(trial.func, target)
+        if best is None or cost < best[0]:
+            best = cost, trial
     if best is None:
         raise refused[0]
     sch.adopt(best[1])

@@ -2,9 +2,8 @@
 
 A group of 4 channels fills 4 of the 16 lanes that a product sums over, and its results 4 of the 16 that it makes. The sums of
 four such groups are sums over the channels of all four, each with weights of 0 for those of the other three: one product instead
-of four. So many groups become one as take the fewest products in a layout, and then the fewest loads or stores, whichever are
-more; none where that is no less. What else has the groups' axis, as what makes their data or goes on with their results, is laid
-out by the new groups, too.
+of four. So many groups become one as take least in a layout (``estimate``); none where that is no less. What else has the groups'
+axis, as what makes their data or goes on with their results, is laid out by the new groups, too.
 """
 
 from __future__ import annotations
@@ -25,10 +24,8 @@ from space.normalise.blocks import (
     Product,
     device_block,
     device_blocks,
-    elements_of,
     extents,
     filled,
-    is_copy,
     loads_of,
     named,
     pack_blocks,
@@ -36,6 +33,7 @@ from space.normalise.blocks import (
     store_of,
     unfit,
 )
+from space.normalise.estimate import Estimate, estimate
 from space.normalise.groups import divided
 from space.normalise.layouts import sides_of
 
@@ -79,7 +77,7 @@ class _Groups:
 
 
 def apply(sch: Schedule, target: Target, pack: Callable[[Schedule], object]) -> None:
-    """Packs a program, with fewer groups of products where that takes fewer of these, or no more and less passes the bus.
+    """Packs a program, with fewer groups of products where that takes less.
 
     Args:
         sch: of the program, in which the groups have an axis of their own.
@@ -90,7 +88,7 @@ def apply(sch: Schedule, target: Target, pack: Callable[[Schedule], object]) -> 
         ScheduleError: of the program as it is, where no other way is known either.
     """
     merged, promising = sch, _promising(sch, target)
-    now = _laid_out(merged, pack) if promising else None
+    now = _laid_out(merged, target, pack) if promising else None
     while promising:  # groups become fewer every time
         best: tuple[_LaidOut | None, Schedule] | None = None
         for found in promising:
@@ -99,7 +97,7 @@ def apply(sch: Schedule, target: Target, pack: Callable[[Schedule], object]) -> 
                 _merge(other, *found)
             except ScheduleError:
                 continue
-            made = _laid_out(other, pack)
+            made = _laid_out(other, target, pack)
             # What has no layout may get one when groups of other axes have become fewer, too.
             if _less(made, now) if best is None or best[0] is None else _less(made, best[0]):
                 best = made, other
@@ -121,11 +119,11 @@ class _LaidOut:
 
     Args:
         sch: of the program.
-        cost: multiplications, and elements that are loaded or stored, whichever are more.
+        cost: what it takes.
     """
 
     sch: Schedule
-    cost: Cost
+    cost: Estimate
 
 
 def _less(one: _LaidOut | None, than: _LaidOut | None) -> bool:
@@ -133,18 +131,14 @@ def _less(one: _LaidOut | None, than: _LaidOut | None) -> bool:
     return one is not None and (than is None or one.cost < than.cost)
 
 
-def _laid_out(sch: Schedule, pack: Callable[[Schedule], object]) -> _LaidOut | None:
-    """A program laid out, and what it costs; None where there is no layout."""
+def _laid_out(sch: Schedule, target: Target, pack: Callable[[Schedule], object]) -> _LaidOut | None:
+    """A program laid out, and what it takes; None where there is no layout."""
     trial = sch.copy()
     try:
         pack(trial)
     except ScheduleError:
         return None
-    blocks, packs = device_blocks(trial.func), filled(trial)
-    loaded = {buffer for block in blocks for buffer, _ in accesses(block)} & packs
-    stored = {store_of(b).buffer for b in blocks if store_of(b).buffer.dtype == "int8" and not is_copy(b, packs)}
-    work = sum(prod(extents(b).values()) for b in blocks if product_of(b) is not None)
-    return _LaidOut(trial, (work, max(sum(map(elements_of, tensors)) for tensors in (loaded, stored))))
+    return _LaidOut(trial, estimate(trial.func, target))
 
 
 def _promising(sch: Schedule, target: Target) -> list[tuple[int, Sequence[_Groups]]]:

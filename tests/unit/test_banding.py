@@ -18,8 +18,8 @@ from autosched.target import get_target
 from autosched.workloads import workload
 from space import Space
 from space.normalise import BANDED, banding, normal_forms
-from space.normalise.bands import time_of
 from space.normalise.blocks import device_blocks, extents, is_packed, product_of
+from space.normalise.estimate import estimate
 
 PROGRAMS = Path(__file__).resolve().parents[1] / "data" / "programs"
 TARGET = get_target("vta-de10")
@@ -61,7 +61,7 @@ def test_the_form_means_the_same_with_fewer_cycles(given: dict[str, Any], count:
     (_, plain), *_ = normal_forms(func, TARGET)
     made = form(func)
     assert made is not None and not verify(made) and is_packed(split_host(made).device, TARGET) and equal(func, made)
-    assert time_of(split_host(made).device, TARGET) < time_of(split_host(plain.func).device, TARGET)
+    assert estimate(split_host(made).device, TARGET) < estimate(split_host(plain.func).device, TARGET)
     assert count is None or products(made) == count
     # What is around a plane is the host's, too.
     assert "padded" not in {b.name for b in device_blocks(split_host(made).device)}

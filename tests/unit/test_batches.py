@@ -18,8 +18,8 @@ from autosched.ir.verify import verify
 from autosched.target import Target, get_target
 from space import Space
 from space.normalise import normal_forms
-from space.normalise.bands import time_of
 from space.normalise.blocks import is_packed
+from space.normalise.estimate import estimate
 
 K = te.reduce_axis
 
@@ -165,6 +165,6 @@ def test_addends_without_rows_are_in_each_once() -> None:
 
 def test_choices_are_compared_by_the_time_of_whole_elements() -> None:
     func = convolution(16, 32, k=3, pad=1, n=4)
-    times = [time_of(normal_forms(func, machine(rows))[0][1].func, machine(rows)) for rows in (1, 2, 4)]
+    times = [estimate(normal_forms(func, machine(rows))[0][1].func, machine(rows)).longest for rows in (1, 2, 4)]
     # 4 images of 48 places in 2 blocks of channels: 9 products each, a place to begin at, the bias (2), a shift, two clips.
     assert times == [4 * 48 * 2 * (9 + 1 + 5) // rows for rows in (1, 2, 4)]
