@@ -7,7 +7,7 @@ import pytest
 from refusals import refused
 
 from autosched.errors import ScheduleError
-from autosched.ir.interp import run
+from autosched.ir.interp import random_inputs, run
 from autosched.ir.printer import script
 from autosched.ir.stmt import PrimFunc
 from autosched.ir.structural import structural_equal
@@ -346,6 +346,31 @@ def test_inlining_keeps_an_iterator_of_one_step_where_the_reader_has_it() -> Non
     sch = Schedule(of_one("0"))
     sch.compute_inline("B")
     assert "C[vi, 0, vj] = A[vi, 0, vj] * 2 + 1" in script(sch.func)
+
+
+@pytest.mark.parametrize(("rows", "read"), [(1, "vu"), (2, "0")])
+def test_of_a_dimension_of_one_element_an_iterator_of_one_step_is_the_index(rows: int, read: str) -> None:
+    """Wherever the dimension is; of one that has more elements it is not: there only the first is stored."""
+    func = parse(f"""from autosched.script import T
+
+@T.prim_func
+def main(A: T.Buffer((1, 16), "int32"), C: T.Buffer((16, 1), "int32")):
+    B = T.sblock_alloc_buffer((16, {rows}), "int32")
+    for i, j in T.grid(1, 16):
+        with T.sblock("B"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            B[vj, 0] = A[vi, vj] * 2
+    for j, u in T.grid(16, 1):
+        with T.sblock("C"):
+            vj, vu = T.axis.remap("SS", [j, u])
+            C[vj, vu] = B[vj, vu] + 1
+""")
+    assert isinstance(func, PrimFunc)
+    sch = Schedule(func)
+    sch.compute_inline("B")
+    assert f"C[vj, vu] = A[{read}, vj] * 2 + 1" in script(sch.func)
+    inputs = random_inputs(func, 0)
+    assert all(np.array_equal(a, b) for a, b in zip(run(func, *inputs), run(sch.func, *inputs), strict=True))
 
 
 def test_what_is_stored_along_a_diagonal_is_not_inlined() -> None:

@@ -190,21 +190,18 @@ def _inline(state: State, realize: BlockRealize) -> Stmt:
 
 def _as_function(block: Block, store: BufferStore) -> tuple[list[Var], Expr]:
     """The stored value as a function of the indices: placeholders for the indices, and the value in terms of them."""
-    if len(block.iter_vars) == len(store.indices) and all(
-        index is iv.var or (int_value(index) == 0 and int_value(iv.dom.min) == 0 and is_unit(iv.dom.extent))
-        for index, iv in zip(store.indices, block.iter_vars)
-    ):
-        return [iv.var for iv in block.iter_vars], store.value
     own = [i for i in store.indices if isinstance(i, Var)]
-    every = {iv.var for iv in block.iter_vars}
-    units = {iv.var for iv in block.iter_vars if int_value(iv.dom.min) == 0 and is_unit(iv.dom.extent)}
-    if len(own) == len(set(own)) and every - units <= set(own) <= every and all(
+    every = [iv.var for iv in block.iter_vars]
+    units = [iv.var for iv in block.iter_vars if int_value(iv.dom.min) == 0 and is_unit(iv.dom.extent)]
+    if len(own) == len(set(own)) and {*every} - {*units} <= {*own} <= {*every} and all(
         isinstance(i, Var) or (int_value(i) == 0 and is_unit(n)) for i, n in zip(store.indices, store.buffer.shape)
     ):
-        # What is read at such an iterator stays so in the reader's terms, as what is read at any other one does.
-        gone: dict[Var, Expr] = {v: IntImm(0, v.dtype) for v in units - set(own)}
-        value = Substitute(gone).visit_expr(store.value) if gone else store.value
-        return [i if isinstance(i, Var) else Var(f"ph_{k}", i.dtype) for k, i in enumerate(store.indices)], value
+        # Of a dimension of one element an iterator of one step is the index, though 0 is written: what is read at it stays so in
+        # the reader's terms, as what is read at any other one does.
+        rest = iter([v for v in units if v not in own])
+        formal = [i if isinstance(i, Var) else next(rest, Var(f"ph_{k}", i.dtype)) for k, i in enumerate(store.indices)]
+        gone: dict[Var, Expr] = {v: IntImm(0, v.dtype) for v in rest}
+        return formal, Substitute(gone).visit_expr(store.value) if gone else store.value
     domain = {iv.var: iv.dom for iv in block.iter_vars}
     result = detect_iter_map(list(store.indices), domain, TRUE, "bijective", simplify_trivial=False)
     if not result:
