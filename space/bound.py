@@ -12,6 +12,7 @@ import numpy as np
 
 from autosched.ir.scopes import ACC, INP
 from sim import timing
+from space.least_elements import least_elements
 
 if TYPE_CHECKING:
     from space.model import Model
@@ -28,10 +29,10 @@ def compute_floor(model: Model, plan: Plan) -> Ints:
     if model.nest.wides:
         # A reset and a product for every element that some step reads; what only stages add costs one product, counted there.
         whole, wides = model.neutral(1), {wide.block for wide in model.nest.wides}
-        products = products + 2 * sum(int(model.least_elements(whole, k)[0]) for k, o in enumerate(model.nest.operands)
+        products = products + 2 * sum(int(least_elements(model, whole, k)[0]) for k, o in enumerate(model.nest.operands)
                                       if o.scope == INP and wides & set(o.readers))
     # Every accumulator is written once before the first product adds to it; a sum may stand where its addend was loaded.
-    loaded = sum(int(model.least_elements(model.neutral(1), k)[0]) for k, o in enumerate(model.nest.operands)
+    loaded = sum(int(least_elements(model, model.neutral(1), k)[0]) for k, o in enumerate(model.nest.operands)
                  if o.leads and o.consumer == model.nest.anchor and model.nest.init_ops == (0, 0))
     return np.asarray(products + max(model.out_elements - loaded, 0) + alu, dtype=np.int64)
 
@@ -42,7 +43,7 @@ def engines(model: Model, plan: Plan) -> tuple[Ints, Ints, Ints]:
     load = np.zeros(len(plan), dtype=np.int64)
     acc = np.zeros(len(plan), dtype=np.int64)
     for k, operand in enumerate(model.nest.operands):
-        beats = model.least_elements(plan, k) * model.bytes_of[operand.scope] // c.bus_bytes
+        beats = least_elements(model, plan, k) * model.bytes_of[operand.scope] // c.bus_bytes
         if operand.scope == ACC:
             acc += beats
         else:

@@ -128,10 +128,3 @@ class Loads:
         own = slice(None) if part is None else part
         extents = [x[operand, own][..., : max(dims, 1)] for x in (self.padded, self.region)]
         return Loads(*extents, *(x[operand, own] for x in (self.elements, self.transfers, self.footprint)))
-
-
-def distinct(rows: Ints) -> Ints:
-    """How many different figures that are not negative each of some rows has, shape (rows,)."""
-    order = np.sort(rows, axis=1)
-    first = np.concatenate([np.ones((len(order), 1), dtype=np.bool_), np.diff(order, axis=1) > 0], axis=1)
-    return np.asarray((first & (order >= 0)).sum(axis=1), dtype=np.int64)

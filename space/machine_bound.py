@@ -30,6 +30,7 @@ from space.formed import Formed, Formings, formings
 from space.joins import joins_of_stages, joins_of_windows
 from space.lanes import Filling, fillings, repeats, shares
 from space.last_loads import behind_loads
+from space.least_elements import least_elements
 from space.least_epilogue import Epilogue, blocks_of, differences_of, identities_of, least_epilogue
 from space.least_loads import beats, latency, load
 from space.model import LAID_OUT, Model
@@ -640,7 +641,7 @@ def _least(model: Model, operand: int) -> int:
     """Elements of an operand that some product or stage uses: each must cross the bus once."""
     plan = model.neutral(1)
     plan.drops[:] = bool(model.padding.taps)
-    least = int(np.asarray(model.least_elements(plan, operand))[0])
+    least = int(np.asarray(least_elements(model, plan, operand))[0])
     own, padding = model.nest.operands[operand], model.padding
     factor = operand != padding.operand and own.scope != ACC and own.readers == (model.nest.anchor,)
     return padding.read(own, least) if padding.taps and factor else least

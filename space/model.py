@@ -6,7 +6,6 @@ It knows what a program needs (its nest) and what a plan says; it decides nothin
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import replace
 from functools import cached_property
 from itertools import permutations
 from math import prod
@@ -22,7 +21,7 @@ from autosched.lower.capacity import Held, copies_of, fits
 from autosched.target import Target
 from sim import timing
 from space import borders, tails
-from space.figures import Floats, Loads, Shape, distinct
+from space.figures import Floats, Loads, Shape
 from space.nest import Nest
 from space.padding import Padding
 from space.plan import Mask, Part, Plan, along, columns, once, stacked, times, turned
@@ -79,7 +78,7 @@ class Model:
         self.depths = {scope: target.capacity(scope) for scope in SRAM_SCOPES}
         self.bytes_of = {scope: memory.element_bytes for scope, memory in target.memories.items()}
         self._stores: npt.NDArray[np.float64] = np.zeros(0)  # cycles of a store, by its elements in a row; -1 as yet unknown
-        self._tables: dict[tuple[int, int, bool], tuple[Ints, list[Ints]]] = {}
+        self.least_tables: dict[tuple[int, int, bool], tuple[Ints, list[Ints]]] = {}  # of ``least_elements``
         self.out_elements = int(np.prod([nest.axes[i].extent for i in spatial]))
         self.products = int(self.extents.prod())
         self.padding = Padding(nest, self.extents)
@@ -592,64 +591,3 @@ class Model:
             return found if part.on.ndim > 1 else found[:, 0]
 
         return once(plan, part, "stored", rows)
-
-    # -- bounds -------------------------------------------------------------------------------------------------------
-
-    def least_elements(self, plan: Plan, operand: int) -> Ints:
-        """Elements of an operand that must cross the bus at least, all fills of all parts: padding and what is skipped do not."""
-        if (op := self.nest.operands[operand]).producer is not None and not op.inside:
-            return np.zeros(len(plan), dtype=np.int64)  # nobody knows how much of it is padding
-        cut = np.zeros(len(plan), dtype=np.bool_)
-        for part in plan.parts:
-            if part is not plan.body:
-                cut |= part.on
-        body = plan.body
-        cut |= body.short.any(axis=1)
-        every = np.broadcast_to(self.extents, body.extents.shape)
-        whole = replace(body, extents=every, lows=np.zeros_like(body.lows))
-        # Of a point whose tiles are not all alike only one sweep counts: every element that is used, once.
-        ranges = np.where(cut[:, None], whole.extents, self.ranges(plan, whole, self.depth(plan, whole, operand)))
-        moved = [tuple(a for a, c in enumerate(coeffs) if c) for coeffs, _ in op.dims]
-        axes = [a for group in moved for a in group]
-        # Every axis that moves no dimension repeats the loads. Where one moves two, sums over tiles do not multiply.
-        apart = len(axes) == len(set(axes))
-        still = [a for a in range(len(self.extents)) if not (apart and a in axes)]
-        total = times(self.extents[None, still] // ranges[:, still])
-        for d, group in enumerate(moved):
-            table, divisors = self._least_table(operand, d, apart)
-            ranks = tuple(np.searchsorted(divisors[i], ranges[:, a]) for i, a in enumerate(group))
-            total = total * table[ranks]
-        return np.asarray(total, dtype=np.int64)
-
-    def _least_table(self, operand: int, dim: int, together: bool) -> tuple[Ints, list[Ints]]:
-        """Indices of one dimension that tiles use and that are no padding, by the ranks of the ranges of the axes that move it.
-
-        Args:
-            operand: the operand.
-            dim: its dimension.
-            together: the sum over all tiles; else the least of any tile.
-        """
-        key = operand, dim, together
-        if key not in self._tables:
-            op = self.nest.operands[operand]
-            coeffs, size = op.dims[dim]
-            axes = [a for a, c in enumerate(coeffs) if c]
-            divisors = [np.array([d for d in range(1, e + 1) if e % d == 0], dtype=np.int64) for e in self.extents[axes]]
-            inside = np.array(op.inside[dim] if op.inside else [True] * size)
-            within = np.array(op.within[dim] if op.within else [0])
-            # Where a stage chooses by place, it may be said to read what is not there.
-            before = max(0, -op.first[dim]) if op.first else 0
-            inside = np.pad(inside, (before, int(np.dot(self.extents - 1, coeffs) + within.max()) + 1))
-            often = op.times[dim] if op.times else 1
-            table: Ints = np.zeros([len(d) for d in divisors], dtype=np.int64)
-            for rank in np.ndindex(*table.shape):
-                start, step = np.zeros(1, np.int64), within
-                for i, (place, a) in enumerate(zip(rank, axes)):
-                    inner = int(divisors[i][place])
-                    start = np.add.outer(start, coeffs[a] * np.arange(0, self.extents[a], inner)).ravel()
-                    step = np.add.outer(step, coeffs[a] * np.arange(inner)).ravel()
-                read = start[:, None] + np.unique(step)[None, :]  # nobody knows at which of its places it begins an element
-                used = np.min([distinct(np.where(inside[read], (read + at) // often, -1)) for at in range(often)], axis=0)
-                table[rank] = used.sum() if together else used.min()
-            self._tables[key] = table, divisors
-        return self._tables[key]

@@ -20,6 +20,7 @@ from autosched.workloads import workload
 from sim import isa, timing
 from space import Space
 from space.bound import compute_floor
+from space.least_elements import least_elements
 from space.rules import NUMERIC, STRUCTURAL
 
 Tensor = Any
@@ -76,7 +77,7 @@ def test_only_what_must_be_read_is_counted(name: str) -> None:
     model = sketch.model
     operand = next(o for o in model.nest.operands if o.producer)
     fills = model.fills(plan, plan.body, 0)
-    read = model.least_elements(plan, 0)
+    read = least_elements(model, plan, 0)
     assert len(points) and (read <= fills * model.footprint(plan, plan.body, 0)).all(), operand
     if name == "mostly padding":
         assert read.min() == 2, "one row of two elements is no padding"
