@@ -32,6 +32,9 @@ class Axes:
         slides: list[Place] = []
         windows: list[Place] = []
         self.turned = {store_of(b).buffer: loads_of(b)[0] for b in blocks if b.name in copies}
+        for load in self.turned.values():
+            for d in range(load.buffer.ndim):
+                self.add((load.buffer, d))  # which no other block may read or store
         self.stored: dict[Buffer, tuple[Expr, ...]] = {}
         for block in blocks:
             size = extents(block)

@@ -137,3 +137,16 @@ def test_what_is_moved_may_be_padded(move: str, reader: str, target: str) -> Non
     elif reader == "twice padded":
         s = convolution(zeros_around(zeros_around(m, "xp"), "xpp", 2), w)
     computes(te.create_prim_func([x, w, int8(s)]), target)
+
+
+@pytest.mark.parametrize("keeps", [lambda k, j: k <= j, lambda k, j: k < 17])
+def test_a_weight_may_be_what_the_host_makes_of_a_parameter(keeps: Callable[[Expr, Expr], Expr]) -> None:
+    """Behind scores that are stored, values that are masked: no block but the copy reads what the host has masked."""
+    q, key, v = (te.placeholder((21, 18), "int8", name=name) for name in ("q", "key", "v"))
+    r, k = te.reduce_axis((0, 18), "r"), te.reduce_axis((0, 21), "k")
+    scores = te.compute((21, 21), lambda i, j: te.sum(q[i, r].astype("int32") * key[j, r].astype("int32"), axis=r), name="scores")
+    weights = int8(scores)
+    masked = te.compute((21, 18), lambda i, j: te.if_then_else(keeps(i, j), v[i, j], te.const(0, "int8")), name="masked")
+    total = te.compute((21, 18), lambda i, j: te.sum(
+        weights[i, k].astype("int32") * masked[k, j].astype("int32"), axis=k), name="total")
+    computes(te.create_prim_func([q, key, v, int8(total)]), "vta-de10")
