@@ -67,6 +67,7 @@ from space.normalise import (
 )
 from space.normalise.axes import Names
 from space.normalise.blocks import device_blocks, is_packed, plain_blocks, require_whole, store_of, unfit
+from space.normalise.estimate import estimate
 from space.normalise.layouts import Way
 
 DIFFERENCES = "extrema by differences"  # what a form is called that need not be
@@ -128,7 +129,7 @@ def normalise(
         slid: whether what two windows share is compared in place then; where nothing is there is no such form.
         fused: whether windows compare sums where they are made; where none read any there is no such form.
         whole: whether sums keep the terms that change nothing.
-        flat: whether places are lanes, where these are fuller then; where they are not there is no such form.
+        flat: whether places are lanes, where channels leave some empty; else there is no such form.
         banded: whether neighbouring results are lanes where filters and channels fill fewer; else there is no such form.
 
     Returns:
@@ -443,6 +444,11 @@ def normal_forms(func: PrimFunc, target: Target, whole: bool = False) -> list[tu
     conditions.require_blocks(begun)
     made = partial(normalised, func, target, whole=whole)
     first = made()
+
+    def sooner(other: Schedule) -> bool:
+        """Whether there is a form, which takes less than the plain one does."""
+        return bool(other.trace.insts) and estimate(other.func, target) < estimate(first.func, target)
+
     # What no rule packs is packed already, or refused: of single stores analysis says better what is in the way.
     forms: list[tuple[tuple[str, ...], Schedule]] = [((), first if first.trace.insts else begun)]
     if plain_blocks(begun.func) and windows.applies(begun.func):
@@ -466,11 +472,11 @@ def normal_forms(func: PrimFunc, target: Target, whole: bool = False) -> list[tu
             forms.append(((GATHERED,), other))
     if first.trace.insts and planes.applies(begun.func, target):
         other = made(flat=True)
-        if other.trace.insts:
+        if sooner(other):
             forms.append(((PLACES,), other))
     if first.trace.insts and not is_packed(begun.func, target) and banding.applies(begun.func, target):
         other = made(banded=True)
-        if other.trace.insts and banding.sooner(split_host(other.func).device, split_host(first.func).device, target):
+        if sooner(other):
             forms.append(((BANDED,), other))
     if first.trace.insts and groups.repeats(begun.func):
         other = made(repeated=True)

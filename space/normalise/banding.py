@@ -34,7 +34,6 @@ from space.normalise.blocks import (
     store_of,
     unfit,
 )
-from space.normalise.estimate import estimate
 
 Indices = Callable[..., tuple[Expr, ...]]
 
@@ -55,17 +54,6 @@ def applies(func: PrimFunc, target: Target) -> bool:
     except ScheduleError:
         return False
     return bool(_tiles(sch, target))
-
-
-def sooner(func: PrimFunc, plain: PrimFunc, target: Target) -> bool:
-    """Whether a form's products and loads take less than those of another one.
-
-    Args:
-        func: the program in the one form.
-        plain: in the other one.
-        target: the machine.
-    """
-    return estimate(func, target) < estimate(plain, target)
 
 
 def _tiles(sch: Schedule, target: Target) -> list[Block]:

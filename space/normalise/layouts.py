@@ -21,10 +21,9 @@ from autosched.ir.expr import BufferLoad, Var
 from autosched.ir.functor import free_vars
 from autosched.ir.patterns import loads_in
 from autosched.ir.stmt import Block, Buffer
-from autosched.schedule import Schedule
 from autosched.target import Target
 from space.normalise.axes import Axes, Names, Place, Role, accesses, as_weights, axes_of, consistent, parts_of
-from space.normalise.blocks import Product, device_blocks, extents, filled, product_of, store_of, unfit
+from space.normalise.blocks import Product, extents, product_of, store_of, unfit
 
 NEEDS = "a product needs an index that only one factor and the result have, and one that both factors are summed over"
 MOST_CHOICES = 16  # of lanes that are tried, for all products together
@@ -225,23 +224,6 @@ def _own_lanes(part: Sequence[Block], axes: Axes, lanes: int) -> list[Place]:
 def _empty(plan: Plan) -> int:
     """Per mille of lanes that stay empty, of all axes together."""
     return sum(_waste(plan.axes.size(axis), n) for axis, n in plan.lanes.items())
-
-
-def emptiness(sch: Schedule, way: Way) -> int | None:
-    """Per mille of lanes that stay empty where a program's tensors are packed, of all axes together; None where none are.
-
-    Args:
-        sch: of the program.
-        way: how they would be packed.
-    """
-    blocks, packs = device_blocks(sch.func), filled(sch)
-    try:
-        plan = plan_of(blocks, way)
-    except ScheduleError:
-        found = spreadable(blocks, packs, way)
-    else:
-        found = (spreadable(blocks, packs, way, plan) if way.fuller else None) or (plan, set())
-    return None if found is None else _empty(found[0])
 
 
 def _roles(product: Product, axes: Axes, target: Target) -> list[Role]:

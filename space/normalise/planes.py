@@ -4,7 +4,7 @@ A result whose channels are no whole number of blocks leaves lanes of every vect
 So do the columns of one to which the same is added for all channels: they are its lanes. All its places together are so many that
 hardly any lane is: they become the lanes of the result, and what had been the data is the weight. Where windows lie on it the
 host gathers what they read, each element as often as windows have it. That is work of the host and of the load engine, so it is a
-form of its own.
+form of its own, where it is estimated to take less.
 """
 
 from __future__ import annotations
@@ -19,7 +19,6 @@ from autosched.target import Target
 from space.normalise import gathering, spread
 from space.normalise.axes import Axes, Place, accesses, together
 from space.normalise.blocks import Product, device_blocks, extents, loads_of, pack_blocks, product_of, store_of
-from space.normalise.layouts import Way, emptiness
 
 
 def applies(func: PrimFunc, target: Target) -> bool:
@@ -60,7 +59,7 @@ def _shared(func: PrimFunc, made: BufferStore, channels: Sequence[Var]) -> bool:
 
 
 def apply(sch: Schedule, target: Target) -> bool:
-    """Makes one index of all that such a result's channels are read along with, if fewer lanes are empty then.
+    """Makes one index of all that such a result's channels are read along with; whether there is such an index.
 
     Args:
         sch: of the program, which reads what the host has filled.
@@ -69,17 +68,9 @@ def apply(sch: Schedule, target: Target) -> bool:
     Raises:
         ScheduleError: what the host would gather is of no form that primitives know.
     """
-    trial = sch.copy()
-    spread.joined(trial)
-    before = emptiness(trial, Way(target))
-    gathering.apply(trial, target, True)
-    if not _fused(trial):
-        return False
-    after = emptiness(trial, Way(target, fuller=True))
-    if after is None or (before is not None and after >= before):
-        return False
-    sch.adopt(trial)
-    return True
+    spread.joined(sch)
+    gathering.apply(sch, target, True)
+    return _fused(sch)
 
 
 def _data(product: Product) -> set[Var] | None:

@@ -69,8 +69,8 @@ def stored(func: PrimFunc) -> list[int]:
     ({}, [1, 24, 3]), ({"co": 17}, [1, 17, 3]), ({"co": 8}, [1, 8, 3]), ({"co": 1}, [1, 1, 3]),
     ({"size": (5, 8)}, [1, 24, 3]),  # 40 places in 48 lanes
     ({"n": 2}, [24, 6]), ({"bias": False}, [1, 24, 3]), ({"apart": True}, [1, 24, 3]),
-    ({"k": 3, "size": (6, 10)}, [1, 24, 2]), ({"k": 3, "pad": 1}, [1, 24, 3]),
-    ({"k": 2, "stride": 2, "size": (8, 8)}, [1, 24, 1]),
+    ({"ci": 8, "k": 3, "size": (6, 10)}, [1, 24, 2]), ({"k": 3, "pad": 1, "size": (12, 12)}, [1, 24, 9]),
+    ({"ci": 8, "k": 2, "stride": 2, "size": (8, 8)}, [1, 24, 1]),
     ({"ci": 3, "k": 3, "pad": 1}, [1, 24, 3]), ({"ci": 5, "co": 20, "size": (9, 9)}, [1, 20, 6]),
     # What is added is the same for all channels: only places can be its lanes.
     ({"co": 32, "added": "ij"}, [1, 32, 3]), ({"co": 16, "added": "ji"}, [1, 16, 3]),
@@ -96,9 +96,14 @@ def test_places_are_lanes_and_the_program_means_the_same(given: dict[str, int], 
     {"co": 32, "added": "ij", "size": (6, 16)},  # boundary: columns fill lanes
     {"co": 16, "k": 3, "pad": 1, "added": "ij"},  # windows: the lanes are channels, and what is added repeats in them
     {"co": 32, "added": "i"}, {"co": 32, "added": "oij"},  # boundary: nothing for each place, or something for each result
+    {"k": 3, "pad": 1, "size": (6, 8)},  # boundary: what windows share is loaded for each, longer than products take
 ])
-def test_where_no_more_lanes_are_full_there_is_no_such_form(given: dict[str, int]) -> None:
+def test_where_it_takes_no_less_there_is_no_such_form(given: dict[str, int]) -> None:
     assert form(convolution(**given)) is None  # type: ignore[arg-type]
+
+
+def test_lanes_that_are_full_already_are_no_form_twice(user_programs) -> None:
+    assert form(user_programs.program("dense_packed_loops")) is None
 
 
 @pytest.mark.parametrize("name", [
@@ -108,7 +113,7 @@ def test_of_tensors_in_elements_and_filters_of_one_channel_there_is_none(name: s
     assert form(workload(name).func) is None
 
 
-@pytest.mark.parametrize(("given", "target"), in_turn([{}, {"k": 3, "pad": 1, "co": 20}]))
+@pytest.mark.parametrize(("given", "target"), in_turn([{}, {"ci": 8, "k": 3, "pad": 1, "co": 20}]))
 def test_points_of_it_mean_the_same_in_no_fewer_cycles_than_their_bounds(given: dict[str, int], target: str) -> None:
     func = convolution(**given)  # type: ignore[arg-type]
     space = Space(func, target)
