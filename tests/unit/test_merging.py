@@ -141,6 +141,16 @@ def test_as_many_products_of_fewer_loads_do_where_loads_are_more_than_stores(siz
     assert ("diagonalize" in [i.op for i in plain.trace.insts]) == merged
 
 
+@pytest.mark.parametrize(("layer", "size", "needed", "cycles"), [((3, 12, 4, 1), 6, 108, 800), ((8, 3, 2, 1), 10, 200, 1300)])
+def test_more_products_do_where_fewer_would_load_for_longer(layer: Layer, size: int, needed: int, cycles: int) -> None:
+    """With the image for a weight, 16 of whose lanes are one of it, there are a third fewer, and 930 and 2400 cycles."""
+    func = chain(layer, size=size, bias=layer[0] == 8)
+    assert means_the_same(func) == [needed]
+    space = Space(func, TARGET)
+    points = space.sample(np.random.default_rng(0), 100)
+    assert space.draft(points).min() < cycles
+
+
 @pytest.mark.parametrize(("pad", "bias"), [(0, True), (1, False), (1, True)])
 def test_windows_of_groups(pad: int, bias: bool) -> None:
     assert means_the_same(chain((6, 4, 4, 3), bias=bias, pad=pad)) == [16 * 9 * 2]
