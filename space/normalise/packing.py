@@ -14,7 +14,7 @@ from autosched.ir.simplify import linear_form
 from autosched.ir.stmt import Block, Buffer
 from autosched.schedule import Schedule
 from autosched.target import Target
-from space.normalise import choices, epilogue, spread
+from space.normalise import choices, epilogue, repeats, spread
 from space.normalise.axes import Names, accesses
 from space.normalise.blocks import (
     device_block,
@@ -96,6 +96,7 @@ def _cut(sch: Schedule, way: Way) -> None:
     """Of a parameter that a product reads from an index on, the host packs what is read, so that its lanes begin at 0."""
     if packable(device_blocks(sch.func), way):
         return
+    repeats.along_one(sch)
     packs = filled(sch)
     for block in device_blocks(sch.func):
         product = product_of(block)

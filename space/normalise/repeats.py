@@ -9,12 +9,23 @@ from __future__ import annotations
 from contextlib import suppress
 
 from autosched.errors import ScheduleError
-from autosched.ir.expr import BufferLoad, Expr, Var
+from autosched.ir.expr import BufferLoad, Expr, Var, int_value
 from autosched.ir.functor import free_vars
 from autosched.ir.stmt import Block, Buffer
 from autosched.schedule import Schedule
 from autosched.target import Target
-from space.normalise.blocks import extents, loads_of, pack_blocks, readers_of, store_of, unfit
+from space.normalise.blocks import (
+    device_block,
+    device_blocks,
+    extents,
+    filled,
+    loads_of,
+    pack_blocks,
+    product_of,
+    readers_of,
+    store_of,
+    unfit,
+)
 
 
 def apply(sch: Schedule, target: Target) -> None:
@@ -28,6 +39,25 @@ def apply(sch: Schedule, target: Target) -> None:
         # Read at several places, or where no iterator is the lanes, it stays as it is.
         with suppress(ScheduleError), sch.all_or_none():
             _once(sch, name)
+
+
+def along_one(sch: Schedule) -> None:
+    """Of a parameter that has no index of a sum's only term (all that is left of more), the host makes a copy that has it.
+
+    Args:
+        sch: of a program whose parameters the host copies.
+    """
+    packs = filled(sch)
+    for name in [b.name for b in device_blocks(sch.func) if product_of(b) is not None]:
+        for k, iv in enumerate(device_block(sch, name).iter_vars):
+            product = product_of(device_block(sch, name))
+            if product is None or iv.kind != "reduce" or int_value(iv.dom.extent) != 1:
+                continue
+            var = product.block.iter_vars[k].var
+            have = [any(var in free_vars(i) for i in f.indices) for f in product.factors]
+            lacking = next((f.buffer for f, has in zip(product.factors, have) if not has and f.buffer in packs), None)
+            if any(have) and lacking is not None:
+                sch.host_stage(sch.spread_operand(sch.get_sblock(name), lacking.name, k))
 
 
 def _repeats(block: Block) -> bool:

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from refusals import refused
 
+from autosched import te
 from autosched.errors import ScheduleError, SpaceError
 from autosched.ir import IRModule, PrimFunc
 from autosched.ir.expr import int_value
@@ -19,6 +20,7 @@ from autosched.script import parse
 from autosched.target import get_target
 from autosched.workloads import workload
 from space import Space
+from space.lowerable import require_lowerable
 from space.normalise import normalise
 from space.normalise.blocks import device_blocks, extents
 
@@ -387,3 +389,38 @@ def f(X: T.Buffer((1, 16, 1, 3), "int8"), O: T.Buffer((1, 16, 1, 4), "int8")):
 def test_what_is_tried_last_is_no_form_that_no_load_fills() -> None:
     with pytest.raises(SpaceError, match="block 'O' joins what comes from A and B"):
         Space(parse(FILLED.format(fill=3)), "vta-de10").sample(np.random.default_rng(0), 1)
+
+
+def padded_column(rows: int, deep: int, wide: int, alone: bool = False) -> PrimFunc:
+    """A product of one result a row, zeros around all of them, and a product of that; ``alone``: what has the zeros is stored."""
+    x, w = te.placeholder((rows, deep), "int8", name="x"), te.placeholder((1, deep), "int8", name="w")
+    v = te.placeholder((wide, 3), "int8", name="v")
+
+    def narrow(s: te.Tensor, name: str) -> te.Tensor:
+        return te.compute(s.shape, lambda *i: te.max(te.min(s(*i) >> 4, 127), -128).astype("int8"), name=name)
+
+    k, m = te.reduce_axis((0, deep), name="k"), te.reduce_axis((0, 3), name="m")
+    s = te.compute((rows, 1), lambda a, b: te.sum(x[a, k].astype("int32") * w[b, k].astype("int32"), axis=k), name="s")
+    y = narrow(s, "y")
+    p = te.compute((rows + 2, 3), lambda a, b: te.if_then_else(
+        te.all(a >= 1, a < rows + 1, b >= 1, b < 2), y[a - 1, b - 1], te.const(0, "int8")), name="p")
+    if alone:
+        return te.create_prim_func([x, w, p])
+    t = te.compute((rows + 2, wide), lambda a, b: te.sum(p[a, m].astype("int32") * v[b, m].astype("int32"), axis=m), name="t")
+    return te.create_prim_func([x, w, v, narrow(t, "out")])
+
+
+@pytest.mark.parametrize(("rows", "deep", "wide"), [(2, 1, 5), (6, 8, 20), (16, 8, 1)])
+def test_one_term_that_is_left_is_a_product_as_well(rows: int, deep: int, wide: int) -> None:
+    """Of a sum over three one reads no padding; it was refused for a condition that cuts inside of an element."""
+    func = padded_column(rows, deep, wide)
+    space = Space(func, DE10)
+    require_lowerable(space)
+    for point in space.sample(np.random.default_rng(0), 3):
+        result = measure(Candidate(func, DE10, tuple(space.trace(point).as_json())), execute=True, wide=True)
+        assert result.ok and result.cycles is not None and result.cycles >= space.machine_bound(), result.reason
+
+
+def test_what_has_zeros_inside_of_elements_is_refused_in_the_users_words() -> None:
+    with pytest.raises(SpaceError, match="p has no index that can be the lanes of an element"):
+        Space(padded_column(6, 8, 5, alone=True), DE10)
