@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from autosched.errors import ScheduleError
-from autosched.ir.expr import BinOp, BufferLoad, Call, Expr, IntImm, Not, Select, Var, int_value
+from autosched.ir.expr import BinOp, BufferLoad, Call, Cast, Expr, IntImm, Not, Select, Var, int_value
 from autosched.ir.functor import expr_children, walk, walk_expr
 from autosched.ir.patterns import choice_of, has_loads, loads_from
 from autosched.ir.stmt import Block, BlockRealize, Buffer, BufferStore, For, PrimFunc
@@ -258,15 +259,31 @@ def value_at(e: Expr, env: Mapping[Var, Ints]) -> npt.NDArray[np.int64]:
         assert chosen is not None
         condition, yes, no = (value_at(x, env) for x in chosen)
         return np.where(condition != 0, yes, no)
-    if isinstance(e, BinOp) and e.op in _OPERATIONS:
-        a, b = value_at(e.a, env), value_at(e.b, env)
-        if e.op in ("//", "%") and np.any(b == 0):
+    if isinstance(e, Cast) and e.dtype in _WIDTHS:
+        return _wrapped(value_at(e.value, env), e.dtype)
+    if isinstance(e, (BinOp, Call)) and e.op in _OPERATIONS:
+        a, b = (value_at(x, env) for x in expr_children(e))
+        if e.op in _DIVISIONS and np.any(b == 0):
             raise UnknownError
-        return np.asarray(_OPERATIONS[e.op](a, b))
+        return _wrapped(np.asarray(_OPERATIONS[e.op](a, b)), e.dtype)
     raise UnknownError
 
 
-_OPERATIONS = {
+def _wrapped(values: npt.NDArray[Any], dtype: str) -> Ints:
+    """Integers as those of a type, where it is one of few bits."""
+    return values.astype(dtype).astype(np.int64) if _WIDTHS.get(dtype, 64) < 64 and dtype != "bool" else np.asarray(values)
+
+
+def _truncated(a: Ints, b: Ints) -> Ints:
+    return np.asarray(np.sign(a) * np.sign(b) * (np.abs(a) // np.abs(b)))
+
+
+_WIDTHS = {f"{sign}int{bits}": bits for sign in ("", "u") for bits in (8, 16, 32, 64)} | {"bool": 1}
+_DIVISIONS = ("//", "%", "truncdiv", "truncmod")
+_OPERATIONS: dict[str, Callable[[Ints, Ints], Any]] = {
+    "truncdiv": _truncated, "truncmod": lambda a, b: a - b * _truncated(a, b),
+    "shift_right": np.right_shift, "shift_left": np.left_shift,
+    "bitwise_and": np.bitwise_and, "bitwise_or": np.bitwise_or, "bitwise_xor": np.bitwise_xor,
     "+": np.add, "-": np.subtract, "*": np.multiply, "//": np.floor_divide, "%": np.mod, "min": np.minimum, "max": np.maximum,
     "==": np.equal, "!=": np.not_equal, "<": np.less, "<=": np.less_equal, ">": np.greater, ">=": np.greater_equal,
     "and": np.logical_and, "or": np.logical_or,

@@ -18,7 +18,7 @@ from autosched.ir.interp import written
 from autosched.ir.scopes import WGT
 from autosched.ir.stmt import Buffer, PrimFunc
 from space.elements import NOWHERE, Ints, Mask, Site, UnknownError, access, loads_under, sites_in
-from space.known import Known, TooLargeError, tables
+from space.known import PARTS, Known, TooLargeError, tables
 from space.lanes import fillings, least_products
 from space.sites import LANES
 
@@ -35,15 +35,17 @@ class Formed:
         terms: these products, of two elements each.
         products: those of a vector and a tile with any of them; 0 where the layout is the space's choice.
         every: how many terms a result has with those that are 0.
-        counts: numbers of terms that results have, ascending, without 0.
-        results: how many results have so many of them, or more.
-        vectors: how many vectors have a result that has.
+        fewest: terms of a result that has any, at least.
+        reach: how many terms, of any elements, get as far as those of results do, ascending, without 0.
+        results: how many results get as far, or further.
+        vectors: how many vectors have a result that does.
     """
 
     terms: int
     products: int
     every: int
-    counts: tuple[int, ...] = ()
+    fewest: int = 0
+    reach: tuple[Fraction, ...] = ()
     results: tuple[int, ...] = ()
     vectors: tuple[int, ...] = ()
 
@@ -65,7 +67,7 @@ class Formings:
         self._free, self._packing = bool(models[0].origins), models[0].packing
         self._moved = {name for name, filling in full.items() if filling.moved}
         self._sites = {site.block.name: site for site in self.known.sites}
-        self._buffers = {b.name: b for b in (*self.known.needed, *self.known.tables)}
+        self._buffers = {b.name: b for b in (*func.buffers, *(s.store.buffer for s in self.known.sites), *self.known.unseen)}
 
     def of(self, block: str | None) -> Formed | None:
         """What is formed of a block's products; None where it is no sum of products of elements.
@@ -190,17 +192,17 @@ class Formings:
         return max(times.get(operand.name, 1), 1) * max(again, default=1)
 
     def used(self, name: str, lanes: int, varied: bool = False) -> tuple[int, int] | None:
-        """(elements, whole ones of the memory) of a tensor that are needed and not known to be 0; None where that is not known.
+        """(elements, whole ones of the memory) of a tensor that are needed and count; None of one that is not the program's.
 
         Args:
             name: of the tensor.
             lanes: dimensions of an element of the memory.
-            varied: without those that are known to be another number.
+            varied: without those that are one number, also where all are.
         """
         buffer = self._buffers.get(name)
-        if buffer is None or buffer in self.known.vague or buffer not in self.known.needed:
+        if buffer is None:
             return None
-        if buffer in self.known.large:
+        if buffer in self.known.unseen or buffer not in self.known.needed:
             return 0, 0
         return _count(buffer, self.known.needed[buffer] & self.known.some_of(buffer, varied), lanes)
 
@@ -226,7 +228,7 @@ def deep(models: tuple[Model, ...], masks: bool) -> int:
         return 0
     found, nest = formings(models), models[0].nest
     formed = found.of(nest.anchor)
-    known = formed.counts[0] if formed is not None and formed.counts else 0
+    known = formed.fewest if formed is not None else 0
     if not masks:
         return min(known, least_products(models[0], fillings(models[0].packing)))
     # What is laid out repeatedly may stand in a sum as often.
@@ -255,12 +257,14 @@ def _formed(known: Known, site: Site, free: bool) -> Formed:
     found = known.counts(site, terms)
     counts: Ints = np.where(wanted, found, 0).astype(np.int64)
     sums = int(counts.sum()) * _times(site, counts, spatial)
-    numbers, results = _ranked(counts, _times(site, counts, spatial))
-    most: Ints = counts.max(axis=tuple(n for n, v in enumerate(own) if v in lanes), keepdims=True)
+    far: Ints = np.where(counts > 0, known.far(site, terms), 0).astype(np.int64)
+    numbers, results = _ranked(far, _times(site, far, spatial))
+    most: Ints = far.max(axis=tuple(n for n, v in enumerate(own) if v in lanes), keepdims=True)
     ranks, vectors = _ranked(most, _times(site, most, spatial & outer))
     of = dict(zip(ranks, vectors))
     above = [next((of[m] for m in ranks if m >= n), 0) for n in numbers]
-    return Formed(sums, products, reduce, tuple(numbers), tuple(results), tuple(above))
+    fewest = int(counts[counts > 0].min(initial=reduce)) if counts.any() else 0
+    return Formed(sums, products, reduce, fewest, tuple([Fraction(n, PARTS) for n in numbers]), tuple(results), tuple(above))
 
 
 def most_read(site: Site, load: BufferLoad, given: Sequence[Expr]) -> int:
@@ -308,6 +312,6 @@ def asked(stages: Sequence[PrimFunc], wanted: Mapping[str, Mask], others: bool, 
         known = Known(stage, tables(stage, some, {}), results)
         for buffer, own in known.needed.items():
             if buffer not in made:
-                own = np.ones([1] * own.ndim, np.bool_) if buffer in known.vague | known.large else own
+                own = np.zeros([1] * own.ndim, np.bool_) if buffer in known.unseen else own
                 found[buffer.name] = found[buffer.name] | own if buffer.name in found else own
     return found

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from math import prod
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -21,7 +21,9 @@ from autosched.ir.stmt import Block, Buffer, BufferStore, PrimFunc
 from autosched.ir.value_bounds import ValueBounds, dtype_bounds
 from space.elements import Ints, Mask, Site, UnknownError, sites_in, value_at
 
-LARGE = 1 << 24  # elements from which on nothing is worked out one by one: that would cost a second
+LARGE = 1 << 24  # elements from which on nothing is worked out one by one: that would cost seconds
+
+PARTS = 1 << 14  # of a product of int8, which is no more
 
 # Of a tensor's elements, or of a value for all iterators of a block: one dimension for each, of 1 where all along it are alike.
 Scalar = TypeVar("Scalar", bound=np.generic)
@@ -42,16 +44,15 @@ class Known:
 
     Attributes:
         sites: its blocks, in order; those that are more than one store are none.
-        vague: tensors that are stored, or read, in a way that is not understood: they may hold anything, and all of it is needed.
-        large: tensors of which too many elements would have to be looked at: they may hold anything, and none of them counts.
+        unseen: tensors that are stored, or read, in a way that is not understood, or too many elements of which would have to be
+            looked at: they may hold anything, and none of them counts.
     """
 
     def __init__(self, func: PrimFunc, given: Mapping[str, Table], results: Mapping[str, Mask]) -> None:
         self.func = func
         self.values = ValueBounds(func)
         self.tables: dict[Buffer, Table] = {}
-        self.vague: set[Buffer] = set()
-        self.large: set[Buffer] = set()
+        self.unseen: set[Buffer] = set()
         self.needed: dict[Buffer, Mask] = {}
         found = list(sites_in(func))
         self.sites = [site for _, site in found if site is not None]
@@ -75,20 +76,22 @@ class Known:
                 self.needed[buffer] = results.get(buffer.name, np.ones([1] * len(buffer.shape), np.bool_))
         for site in reversed(self.sites):
             self._backwards(site)
+        # Worked out anew for the few blocks that somebody asks about: of every value of every block they would fill the memory.
+        self._known, self._envs = {}, {}
 
     # -- forwards -------------------------------------------------------------------------------------------------------
 
     def _give_up(self, block: Block) -> None:
         """Knows nothing of what a block stores that is none."""
         for store in (s for s in walk(block) if isinstance(s, BufferStore)):
-            self.vague |= {store.buffer, *(x.buffer for x in loads_in(store.value))}
+            self.unseen |= {store.buffer, *(x.buffer for x in loads_in(store.value))}
 
     def _forwards(self, site: Site) -> None:
         buffer, store = site.store.buffer, site.store
         self.values.know_reduction(site.block)
         starts = loads_in(site.block.init.value) if isinstance(site.block.init, BufferStore) else []
-        if any(x.buffer in self.large for x in (*loads_in(store.value), *starts)):
-            self.large.add(buffer)  # nor is it known what is made of them
+        if any(x.buffer in self.unseen for x in (*loads_in(store.value), *starts)):
+            self.unseen.add(buffer)  # nor is it known what is made of them
             return
         try:
             if site.block.init is None:
@@ -96,22 +99,41 @@ class Known:
             else:
                 made = self._reduced(site)
             self._put(site, made)
-        except UnknownError:
-            self.vague.add(buffer)
-        except TooLargeError:
-            self.large.add(buffer)
+        except (UnknownError, TooLargeError):
+            self.unseen.add(buffer)
 
     def _reduced(self, site: Site) -> Table:
-        """What a reduction stores: where it has no term, what it starts with."""
+        """What a reduction stores: what it starts with, and as much more as its terms may be together."""
         low, high = self._whole(site.store.buffer)
         terms = self.terms(site)
         if terms is None or not isinstance(site.block.init, BufferStore):
             return low, high
-        counts = np.asarray(self.counts(site, terms))
-        if np.all(counts > 0):
-            return low, high
         first = self.value(site, site.block.init.value)
-        return np.where(counts > 0, low, first[0]), np.where(counts > 0, high, first[1])
+        found = self._summed(site, terms)
+        ends = found[0] + first[0], found[1] + first[1]
+        least, most = dtype_bounds(site.store.buffer.dtype)
+        fits = (ends[0] >= least) & (ends[1] <= most)
+        return np.where(fits, np.maximum(ends[0], low), low), np.where(fits, np.minimum(ends[1], high), high)
+
+    def _summed(self, site: Site, terms: tuple[BufferLoad, BufferLoad]) -> Table:
+        """What a block's products are together, at least and at most, result by result.
+
+        Of numbers that the program has one factor is known; of others what they are at most tells as much.
+        """
+        sides = [self.value(site, x) for x in terms]
+        for (w, same), (low, high) in (sides, sides[::-1]):
+            if np.array_equal(w, same):
+                up, down = np.maximum(w, 0), np.minimum(w, 0)
+                ends = [self._sum(site, [up, a]) + self._sum(site, [down, b]) for a, b in ((low, high), (high, low))]
+                return ends[0], ends[1]
+        most = self._sum(site, [np.maximum(np.abs(low), np.abs(high)) for low, high in sides])
+        return -most, most
+
+    def _sum(self, site: Site, parts: Sequence[Ints]) -> Ints:
+        """Sums of products of numbers over a block's reduction, for all its results."""
+        scale = prod(int(x.ravel()[0]) for x in parts if x.size == 1)
+        found = self.contract(site, [x for x in parts if x.size > 1], set(site.spatial)) * scale
+        return np.asarray(found).astype(np.int64)
 
     def _whole(self, buffer: Buffer) -> Table:
         low, high = self.values.of_buffer(buffer)
@@ -227,7 +249,7 @@ class Known:
         return np.asarray(low), np.asarray(high)
 
     def _load(self, site: Site, e: BufferLoad) -> Table:
-        if e.buffer in self.vague | self.large or e.buffer not in self.tables:
+        if e.buffer in self.unseen or e.buffer not in self.tables:
             return self._whole(e.buffer)
         low, high = self.tables[e.buffer]
         return self._at(site, low, e), self._at(site, high, e)
@@ -251,9 +273,7 @@ class Known:
             site: the block.
         """
         needed = self.needed.get(site.store.buffer)
-        if site.store.buffer in self.vague:
-            return np.ones((), np.bool_)
-        if needed is None or site.store.buffer in self.large:
+        if needed is None or site.store.buffer in self.unseen:
             return np.zeros((), np.bool_)
         return np.asarray(self._at(site, needed, site.store))
 
@@ -273,10 +293,8 @@ class Known:
                 told = {v for i in load.indices for v in walk_expr(i) if isinstance(v, Var)}
                 parts = [self.some(site, other), wanted]
                 self._mark(site, load, np.asarray(self.contract(site, parts, told)) > 0)
-        except UnknownError:
-            self.vague |= {x.buffer for x in loads_in(site.store.value)}
-        except TooLargeError:
-            self.large |= {x.buffer for x in loads_in(site.store.value)}
+        except (UnknownError, TooLargeError):
+            self.unseen |= {x.buffer for x in loads_in(site.store.value)}
 
     def _need(self, site: Site, e: Expr, wanted: Mask) -> None:
         """Marks what a value is made of, where it is wanted and not one number anyway."""
@@ -337,16 +355,16 @@ class Known:
         self.needed[load.buffer] = found if before is None else found | before
 
     def some_of(self, buffer: Buffer, varied: bool = False) -> Mask:
-        """Which elements of a tensor may be something else than 0, a dimension of 1 wherever all along it are alike.
+        """Which elements of a tensor count, a dimension of 1 wherever all along it are alike.
 
         Args:
             buffer: it.
-            varied: without those that are one number, whichever it is.
+            varied: without those that are one number, also where all are.
         """
-        if buffer in self.vague or buffer not in self.tables:
+        if buffer in self.unseen or buffer not in self.tables:
             return np.ones([1] * len(buffer.shape), np.bool_)
         low, high = self.tables[buffer]
-        some = np.asarray(low != high) if varied else np.asarray((low != 0) | (high != 0))
+        some = np.asarray(low != high) if varied else counted(low, high)
         return some.reshape(some.shape if some.size > 1 else [1] * len(buffer.shape))
 
     # -- sums of products -----------------------------------------------------------------------------------------------
@@ -364,16 +382,15 @@ class Known:
         return (a, b) if isinstance(a, BufferLoad) and isinstance(b, BufferLoad) else None
 
     def some(self, site: Site, load: BufferLoad) -> Mask:
-        """Where what a block reads may be something else than 0, for all its iterators.
+        """Where what a block reads counts, for all its iterators.
 
         Args:
             site: the block.
             load: what it reads.
         """
-        if load.buffer in self.large:
+        if load.buffer in self.unseen:
             return np.zeros((), np.bool_)
-        low, high = self.value(site, load)
-        return np.asarray((low != 0) | (high != 0))
+        return counted(*self.value(site, load))
 
     def counts(self, site: Site, terms: tuple[BufferLoad, BufferLoad]) -> npt.NDArray[np.float64]:
         """How many products each result of a block has that may be something else than 0, for all its iterators.
@@ -382,18 +399,36 @@ class Known:
             site: the block.
             terms: its factors.
         """
-        if any(x.buffer in self.large for x in terms):
+        if any(x.buffer in self.unseen for x in terms):
             return np.zeros([1] * len(site.block.iter_vars))
         if id(site) not in self._counts:
             self._counts[id(site)] = self.contract(site, [self.some(site, x) for x in terms], set(site.spatial))
         return self._counts[id(site)]
 
-    def contract(self, site: Site, parts: Sequence[Mask], to: set[Var]) -> npt.NDArray[np.float64]:
-        """For how many values of the other iterators all of some conditions hold.
+    def far(self, site: Site, terms: tuple[BufferLoad, BufferLoad]) -> npt.NDArray[np.float64]:
+        """How many products of any elements, at most, reach as far as those of each result of a block do, in parts of ``PARTS``.
 
         Args:
             site: the block.
-            parts: conditions, for all of its iterators.
+            terms: its factors.
+        """
+        counts = self.counts(site, terms) * PARTS
+        table = self.tables.get(site.store.buffer)
+        if table is None or site.store.buffer in self.unseen:
+            return counts
+        ends = [np.asarray(x) for x in map(self._whole, (x.buffer for x in terms))]
+        corners = [int(a) * int(b) for a in ends[0] for b in ends[1]]
+        low, high = (self._at(site, x, site.store) for x in table)
+        least, most = min(*corners, 0), max(*corners, 0)
+        reach = np.maximum(np.ceil(high * PARTS / most) if most else 0, np.ceil(low * PARTS / least) if least else 0)
+        return np.asarray(np.minimum(counts, np.maximum(reach, counts > 0)))
+
+    def contract(self, site: Site, parts: Sequence[npt.NDArray[Any]], to: set[Var]) -> npt.NDArray[np.float64]:
+        """For how many values of the other iterators all of some conditions hold; of numbers, what their products add up to.
+
+        Args:
+            site: the block.
+            parts: conditions, or numbers where they are not all alike, for all of its iterators.
             to: iterators.
 
         Returns:
@@ -435,6 +470,20 @@ def tables(func: PrimFunc, some: Mapping[str, Mask], values: Mapping[str, Ints])
             low, high = ranges.of_buffer(buffer)
             found[buffer.name] = np.where(some[buffer.name], low, 0), np.where(some[buffer.name], high, 0)
     return found
+
+
+def counted(low: Ints, high: Ints) -> Mask:
+    """Which elements count: those that may take several values; of numbers that the program has, where all are, those but 0.
+
+    A number that stands where an element is masked is the same whatever is given: what is made of it is known beforehand, or
+    made once for all results.
+
+    Args:
+        low: the lowest that each may be.
+        high: the highest.
+    """
+    varied = np.asarray(low != high)
+    return varied if varied.any() else np.asarray(low != 0)
 
 
 def even(table: npt.NDArray[Scalar]) -> npt.NDArray[Scalar]:

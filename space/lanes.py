@@ -16,7 +16,7 @@ from autosched.ir.functor import walk, walk_expr
 from autosched.ir.host import moves_only
 from autosched.ir.interp import written
 from autosched.ir.patterns import choice_of
-from autosched.ir.scopes import WGT
+from autosched.ir.scopes import ACC, WGT
 from autosched.ir.simplify import conjuncts
 from autosched.ir.stmt import Buffer, BufferStore, PrimFunc
 from autosched.lower.host_work import run_stage
@@ -89,8 +89,9 @@ def fillings(stages: tuple[PrimFunc, ...]) -> Mapping[str, Filling]:
         known = None if plain else Known(stage, tables(stage, some, {}), {})
         for b in outputs:
             array = run_stage(stage, have)[b.name]
-            if not given and b.name not in have:
-                values[b.name] = even(array.astype(np.int64))
+            if b.name not in have and all(x.name in values for x in given):
+                whole = {x.name: np.broadcast_to(values[x.name], _shape(x)).astype(x.dtype) for x in given}
+                values[b.name] = even(run_stage(stage, whole)[b.name].astype(np.int64))
             else:
                 values.pop(b.name, None)
             some[b.name] = even(array != 0) if known is None else known.some_of(b)
@@ -189,3 +190,19 @@ def masked(func: PrimFunc) -> bool:
     values = [s.value for s in walk(func.body) if isinstance(s, BufferStore)]
     found = [choice[0] for value in values for e in walk_expr(value) if (choice := choice_of(e)) is not None]
     return any(turning_point(c) is None for condition in found for c in conjuncts(condition))
+
+
+def derived(model: Model, full: Mapping[str, Filling]) -> frozenset[str]:
+    """Addends that the host works out of a nest's own factors, as for padding with another number than 0.
+
+    Another program has that number among its data, and nothing to add.
+
+    Args:
+        model: of the nest.
+        full: how full tensors are, by name.
+    """
+    nest, of = model.nest, model.origins
+    factors = frozenset[str]().union(*(
+        of.get(o.name, frozenset()) for o in nest.operands if o.scope != ACC and o.consumer == nest.anchor))
+    return frozenset(o.name for o in nest.operands if o.scope == ACC and o.name in full and not full[o.name].moved
+                     and of.get(o.name) and of[o.name] <= factors)

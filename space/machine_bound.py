@@ -28,7 +28,7 @@ from sim.timing import PIPELINE_CYCLES as PIPELINE
 from space.alike import recurring, repeated, same_factors
 from space.formed import Formed, Formings, formings
 from space.joins import joins_of_stages, joins_of_windows
-from space.lanes import Filling, fillings, repeats, shares
+from space.lanes import Filling, derived, fillings, repeats, shares
 from space.last_loads import behind_loads
 from space.least_elements import least_elements
 from space.least_epilogue import Epilogue, blocks_of, differences_of, identities_of, least_epilogue
@@ -421,6 +421,7 @@ def _needs(
     if nest.tensorized and same_factors(model):
         # c[i, j] is c[j, i]: half of them is known, though not in the lanes where it is stored.
         products, vectors, copies = -(-products // 2), -(-vectors // 2), copies * 2
+    computed = derived(model, full)
     passes = any(nest.operands[k].name in passing for k in reduced)
     if widened and passes:
         products = starts = 0
@@ -430,7 +431,7 @@ def _needs(
     if widened and products:
         # Sums of windows that overlap may share their parts.
         starts = starts if max(whole[k] for k in reduced) == products else 0
-        products = max(_of(used, share), stored)
+        products = max(_of(used, share), min(stored, made))
     if not nest.tensorized:
         # What windows connect, comparisons have to connect, one at a time.
         apart = max((_apart(model, k) for k in reduced if least[k] == used), default=model.out_elements)
@@ -472,7 +473,7 @@ def _needs(
     for k, operand in enumerate(nest.operands):
         # A tensor that is read at several places need not come twice, and of several scaled identities one would do.
         name = "a constant" if operand.name in constant else _source(model, operand, full)
-        if operand.twin or operand.name in passing or (name in words and name in (operand.name, "a constant")):
+        if operand.twin or operand.name in passing | computed or (name in words and name in (operand.name, "a constant")):
             continue
         some = _real(whole[k], full.get(operand.name), lanes_of[operand.scope])
         if any(operand.uses(a) for a in nest.spatial):
@@ -498,10 +499,10 @@ def _needs(
     if alike > 1:  # what is done to them ahead of other operands is done to sums
         worked = min(worked, -(-_of(_with_products(model), share) // alike))
     works = [min(worked, -(-_of(reaching[kind], distinct) // max(alike, copies))) if kind in reaching else worked for kind in due]
-    loads = sum(least[k] for k, o in enumerate(nest.operands) if o.name in epilogue.loaded and not o.twin)
+    loads = sum(least[k] for k, o in enumerate(nest.operands) if o.name in epilogue.loaded - computed and not o.twin)
     written = max(starts - loads, 0)
     early = _early(nest) if model.origins and products and (mixed or not widened) else frozenset[str]()
-    elements = {o.name: least[k] for k, o in enumerate(nest.operands) if o.scope == ACC}
+    elements = {o.name: least[k] for k, o in enumerate(nest.operands) if o.scope == ACC and o.name not in computed}
     joins = _of(joins_of_stages(model, elements, given - passing, bool(epilogue.named)), share)
     riders = frozenset(_source(model, o, full) for o in nest.operands if o.scope == INP and early & joined & set(o.readers))
     plain = single and not (model.origins or widened or masked or same_factors(model)) and alike * again == rest.share == 1
@@ -510,7 +511,8 @@ def _needs(
     return _Needs(
         streams, addends, frozenset(moves), words, first, products, needed, riders, products if widened and mixed else 0,
         tuple(sorted(taken)), moved if nest.anchor else (),
-        epilogue.initial * written, sum(works) + extra * worked + mixed + joins, extra * worked, mixed,
+        (min(epilogue.initial, 1) if computed else epilogue.initial) * written,
+        sum(works) + extra * worked + mixed + joins, extra * worked, mixed,
         len(due) + bool(joins) + sum(not s.fresh and s.block not in early for s in links),
         starts, written, sum(works),
         sum(forms.stored(name, stored, c.batch * c.block_out) for name in _stored(nest) if name not in passing),
@@ -534,7 +536,7 @@ def _epilogue(model: Model, formed: Formed | None, deep: int) -> tuple[Epilogue,
     c = model.config
     vectors = [-(-n // (c.batch * c.block_out)) for n in formed.results] if model.origins else formed.vectors
     fixed = {x.buffer.name for x in model.nest.func.constants}
-    shares = [Fraction(n, formed.every) for n in formed.counts]
+    shares = [n / formed.every for n in formed.reach]
     if not shares or any(o.name in fixed for o in model.nest.operands if o.consumer == model.nest.anchor):
         return of(most), max(vectors, default=0), {}  # of constants some may be larger than others
     found = of(shares[-1])

@@ -21,8 +21,9 @@ from autosched.script import parse
 from autosched.search import tune
 from autosched.target import get_target
 from autosched.workloads import workload
-from space import Space
+from space import Space, known
 from space.formed import Formings, formings
+from space.lanes import fillings
 from space.machine_bound import machine_bound
 from space.visits import visits
 
@@ -109,7 +110,7 @@ def test_products_are_those_counted_one_by_one(of: str | None, into: str | None,
     formed = formings(sketch.models).of(sketch.models[-1].nest.anchor)
     assert formed is not None
     counts = sorted(set(found.values()))
-    assert (formed.terms, formed.counts) == (sum(found.values()), tuple(counts))
+    assert (formed.terms, formed.reach) == (sum(found.values()), tuple(counts))
     assert formed.results == tuple(sum(c >= m for c in found.values()) for m in counts)
     least = ceil(formed.terms / 256)
     if given:
@@ -367,3 +368,93 @@ def test_choices_by_place_of_what_is_not_there_have_a_bound_and_no_schedule(tmp_
     assert bound.words == {"local.acc_buffer of A": 8 * 13} and bound.cycles == Space(func, TARGET).machine_bound() > 0
     with pytest.raises(ProgramError, match="chooses by the place of an element"):
         tune(func, target="vta-de10", trials=1, jobs=1, log=tmp_path)
+
+
+# -- how a mask is written, what stands where it masks, and what is not looked at ------------------------------------------------
+
+SPELLINGS: list[Place] = [
+    lambda i, k: (k >> 4) <= (i >> 4), lambda i, k: (k & -16) <= (i & -16), lambda i, k: (k | 15) <= (i | 15),
+    lambda i, k: te.truncdiv(k, 16) <= te.truncdiv(i, 16), lambda i, k: k - te.truncmod(k, 16) <= i - te.truncmod(i, 16),
+    lambda i, k: (k // 16).astype("int8") <= (i // 16).astype("int64"),
+    lambda i, k: (k * 16).astype("int8") // 4096 + k // 16 <= (i * 256).astype("int8") + i // 16 + (0 * k).astype("int8"),
+]
+
+
+@pytest.mark.parametrize("holds", SPELLINGS[:-1])
+def test_it_does_not_matter_how_a_condition_is_written(holds: Place) -> None:
+    P, V = te.placeholder((64, 64), "int8", name="P"), te.placeholder((64, 32), "int8", name="V")
+
+    def bound(holds: Place) -> int:
+        M = summed(masked(P, holds, "Q"), V, (64, 32), 64, "M")
+        out = te.compute((64, 32), lambda i, j: clipped(M[i, j]), name="out")
+        return Space(te.create_prim_func([P, V, out]), TARGET).machine_bound()
+
+    assert bound(holds) == bound(lambda i, k: k // 16 <= i // 16) < bound(lambda i, k: k < 64)
+
+
+@pytest.mark.parametrize("elsewhere", [3, -128])
+def test_a_number_elsewhere_is_no_product(elsewhere: int) -> None:
+    """Sums of it and a column are the same for all rows, and another program has them beforehand: as if it were 0."""
+    P, V = te.placeholder((128, 128), "int8", name="P"), te.placeholder((128, 64), "int8", name="V")
+
+    def bound(elsewhere: int) -> int:
+        M = summed(masked(P, lambda i, k: k // 64 <= i // 64, "Q", elsewhere), V, (128, 64), 128, "M")
+        out = te.compute((128, 64), lambda i, j: clipped(M[i, j]), name="out")
+        return Space(te.create_prim_func([P, V, out]), TARGET).machine_bound()
+
+    assert bound(elsewhere) == bound(0)
+
+
+def around(pad: int) -> PrimFunc:
+    x, w = te.placeholder((16, 14, 14), "int8", name="x"), te.placeholder((32, 16, 3, 3), "int8", name="w")
+    xp = te.compute((16, 16, 16), lambda c, i, j: te.if_then_else(
+        te.all(i >= 1, i < 15, j >= 1, j < 15), x[c, i - 1, j - 1], number(pad)), name="xp")
+    c, p, q = te.reduce_axis((0, 16), "c"), te.reduce_axis((0, 3), "p"), te.reduce_axis((0, 3), "q")
+    total = te.compute((32, 14, 14), lambda o, i, j: te.sum(
+        wide(xp[c, i + p, j + q]) * wide(w[o, c, p, q]), axis=[c, p, q]), name="total")
+    return te.create_prim_func([x, w, te.compute((32, 14, 14), lambda *i: clipped(total[i]), name="out")])
+
+
+def test_padding_with_another_number_brings_in_nothing() -> None:
+    """The host works out what it adds to each result, and might have put the number among the data instead."""
+    assert Space(around(3), TARGET).machine.terms == Space(around(0), TARGET).machine.terms
+
+
+def test_limits_that_the_host_moves_are_known() -> None:
+    """Of two sums in a row the first rows of the last are results: of the first one no more is needed."""
+    P, V, W = (te.placeholder(shape, "int8", name=name) for shape, name in (((64, 32), "P"), ((32, 64), "V"), ((64, 32), "W")))
+    first = summed(P, V, (64, 64), 32, "A")
+    y = te.compute((64, 64), lambda i, j: clipped(first[i, j]), name="y")
+    last = summed(masked(y, lambda i, k: k // 16 <= i // 16, "q"), W, (64, 32), 64, "B")
+    out = te.compute((64, 32), lambda i, j: te.if_then_else(i < 16, clipped(last[i, j]), number(0)), name="out")
+    products = Space(te.create_prim_func([P, V, W, out]), TARGET).machine.terms["products"]
+    assert products == (16 * 16 * 32 + 16 * 16 * 32) // 256
+
+
+@pytest.mark.parametrize("func", [
+    mixed(40, 24, "causal", "steps"), mixed(40, 24, "causal", "steps", given=False), around(0), around(3)])
+@pytest.mark.parametrize("few", [1, 100, 1000])
+def test_what_is_too_large_to_look_at_counts_nothing(func: PrimFunc, few: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    all_of_it = Space(func, TARGET).machine
+    monkeypatch.setattr(known, "LARGE", few)
+    fillings.cache_clear()
+    least = Space(func, TARGET).machine
+    fillings.cache_clear()
+    assert least.cycles <= all_of_it.cycles and all(least.terms[name] <= n for name, n in all_of_it.terms.items())
+    assert all(least.words.get(name, 0) <= n for name, n in all_of_it.words.items())
+
+
+@pytest.mark.parametrize(("shift", "rows"), [(2, 64), (3, 32)])
+def test_sums_of_small_numbers_reach_no_clip(shift: int, rows: int) -> None:
+    """Of half of the rows, which are 1 or 0, four products are no more than 512 together: 128 shifted by 2, and 64 by 3."""
+    P, V = te.placeholder((64, 4), "int8", name="P"), te.placeholder((4, 32), "int8", name="V")
+
+    def stages(small: int) -> int:
+        few = te.compute((64, 4), lambda i, k: te.max(te.min(
+            P[i, k], te.if_then_else(i < small, number(1), number(127))),
+            te.if_then_else(i < small, number(0), number(-128))), name="few")
+        M = summed(few, V, (64, 32), 4, "M")
+        out = te.compute((64, 32), lambda i, j: clipped(M[i, j], shift), name="out")
+        return Space(te.create_prim_func([P, V, out]), TARGET).machine.terms["stages"]
+
+    assert stages(0) - stages(32) == 2 * 2 * (64 - rows)

@@ -125,4 +125,4 @@ def test_products_with_zeros_of_a_constant_are_none() -> None:
     space = Space(workload(f"{PROGRAMS / 'move_upsampled.py'}:main").func, "vta-de10")
     sketch = space.sketches[0]
     formed = formings(sketch.models).of(sketch.models[0].nest.anchor)
-    assert formed is not None and formed.every == 16 and formed.counts == (1,) and formed.terms == formed.results[0]
+    assert formed is not None and formed.every == 16 and formed.reach == (1,) and formed.terms == formed.results[0]
