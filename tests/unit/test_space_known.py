@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from autosched import te
+from autosched.ir.expr import Expr, Var
 from autosched.ir.host import split_host
 from autosched.ir.interp import run
 from autosched.ir.stmt import PrimFunc
@@ -14,6 +17,7 @@ from autosched.script import parse
 from autosched.target import get_target
 from autosched.workloads import workload
 from space import Space
+from space.elements import value_at
 from space.formed import asked, formings
 from space.known import Known
 from space.normalise import normalise
@@ -126,3 +130,17 @@ def test_products_with_zeros_of_a_constant_are_none() -> None:
     sketch = space.sketches[0]
     formed = formings(sketch.models).of(sketch.models[0].nest.anchor)
     assert formed is not None and formed.every == 16 and formed.reach == (1,) and formed.terms == formed.results[0]
+
+
+@pytest.mark.parametrize("at", [
+    lambda i, j: i >> 2, lambda i, j: i << 3, lambda i, j: i & j, lambda i, j: i | 5, lambda i, j: i ^ j,
+    lambda i, j: te.truncdiv(i - 9, j + 1), lambda i, j: te.truncmod(i - 9, j + 1), lambda i, j: (i * 40).astype("int8"),
+    lambda i, j: (i * 40).astype("int8") + (j * 40).astype("int8"), lambda i, j: (i * 40).astype("uint8"),
+    lambda i, j: (i * 9000).astype("int16") // (j + 1).astype("int16"),
+])
+def test_values_of_iterators_are_those_that_a_program_stores(at: Callable[[Expr, Expr], Expr]) -> None:
+    n, m = 19, 7
+    (stored,) = run(te.create_prim_func([te.compute((n, m), lambda i, j: at(i, j).astype("int32"), name="out")]))
+    i, j = Var("i"), Var("j")
+    found = value_at(at(i, j), {i: np.arange(n)[:, None], j: np.arange(m)[None, :]})
+    np.testing.assert_array_equal(np.broadcast_to(found, (n, m)), stored)
