@@ -212,6 +212,9 @@ def sketches(
         # What is left of a sum may be none that a nest takes, where all of it is one. What is in the way is said of what is left.
         found = _fitting(normal_forms(func, target, whole=True), target, structural, numeric)[0]
     if not found:
+        # A result that only moves what is computed may have nothing to be stored from, where the host moves it as it unpacks.
+        found = _fitting(normal_forms(func, target, unpacked=True), target, structural, numeric)[0]
+    if not found:
         assert refusal is not None
         raise _refused(func, target, refusal)
     return tuple(found)

@@ -34,6 +34,7 @@ from space.normalise import (
     gathers,
     groups,
     guards,
+    handed,
     initial,
     joined,
     lacking,
@@ -104,17 +105,18 @@ class _Wanted(NamedTuple):
     banded: bool = False
     weights: int = 0  # that the program makes: in how many ways to choose them; no program has any that has another form
     whole: bool = False  # with all terms of its sums, also those that change nothing
+    handed: bool = False  # the host moves what only moves computed elements into results
 
     @property
     def plain(self) -> _Wanted:
         """What the form has that has nothing it need not have."""
-        return _Wanted(whole=self.whole)
+        return _Wanted(whole=self.whole, handed=self.handed)
 
 
 def normalise(
     func: PrimFunc, target: Target, differences: bool = False, kept: bool = False, gathered: bool = False,
     repeated: bool = False, moved: bool = False, slid: bool = False, fused: bool = False, whole: bool = False, flat: bool = False,
-    banded: bool = False,
+    banded: bool = False, unpacked: bool = False,
 ) -> tuple[PrimFunc, tuple[Instruction, ...]]:
     """A program in schedulable form, and the primitives that bring it there.
 
@@ -131,12 +133,13 @@ def normalise(
         whole: whether sums keep the terms that change nothing.
         flat: whether places are lanes, where channels leave some empty; else there is no such form.
         banded: whether neighbouring results are lanes where filters and channels fill fewer; else there is no such form.
+        unpacked: whether the host makes the results that only move what is computed; where there are none there is no such form.
 
     Returns:
         The program, in which parameters are packed and results unpacked by host stages, and the instructions of a trace; the
         program itself and no instructions where it is packed already, or where no rule knows how to pack it.
     """
-    sch = normalised(func, target, differences, kept, gathered, repeated, moved, slid, fused, whole, flat, banded)
+    sch = normalised(func, target, differences, kept, gathered, repeated, moved, slid, fused, whole, flat, banded, unpacked)
     return sch.func, tuple(sch.trace.insts)
 
 
@@ -156,6 +159,11 @@ def _attempt(func: PrimFunc, target: Target, wanted: _Wanted, last: bool = True)
     if not plain_blocks(begun.func):
         return None, ""
     trims.unread(begun)
+    if wanted.handed:
+        ended = handed.apart(begun)
+        if ended is None:
+            return None, ""
+        begun = ended
     if wanted.moved:
         made = None if is_packed(begun.func, target) else moving.apart(begun, target)
         if made is None:
@@ -428,13 +436,16 @@ def _with_weights(sch: Schedule, target: Target, wanted: _Wanted, alone: bool, o
     raise refused or unfit("no factor of a product that the program makes can be read as a weight")
 
 
-def normal_forms(func: PrimFunc, target: Target, whole: bool = False) -> list[tuple[tuple[str, ...], Schedule]]:
+def normal_forms(
+    func: PrimFunc, target: Target, whole: bool = False, unpacked: bool = False
+) -> list[tuple[tuple[str, ...], Schedule]]:
     """Schedules of a program that has been normalised, each with what was done that need not be; the plain one first.
 
     Args:
         func: as for ``normalise``.
         target: as for ``normalise``.
         whole: as for ``normalise``.
+        unpacked: as for ``normalise``.
 
     Raises:
         ProgramError: a block's loops leave out a part of an iterator's domain, or loops without blocks are none of blocks.
@@ -442,7 +453,7 @@ def normal_forms(func: PrimFunc, target: Target, whole: bool = False) -> list[tu
     require_whole(func)
     begun = conditions.single(func)
     conditions.require_blocks(begun)
-    made = partial(normalised, func, target, whole=whole)
+    made = partial(normalised, func, target, whole=whole, unpacked=unpacked)
     first = made()
 
     def sooner(other: Schedule) -> bool:
@@ -492,7 +503,7 @@ def normal_forms(func: PrimFunc, target: Target, whole: bool = False) -> list[tu
 def normalised(
     func: PrimFunc, target: Target, differences: bool = False, kept: bool = False, gathered: bool = False,
     repeated: bool = False, moved: bool = False, slid: bool = False, fused: bool = False, whole: bool = False, flat: bool = False,
-    banded: bool = False,
+    banded: bool = False, unpacked: bool = False,
 ) -> Schedule:
     """A schedule of a program that has been normalised, its trace included.
 
@@ -509,8 +520,9 @@ def normalised(
         whole: as for ``normalise``.
         flat: as for ``normalise``.
         banded: as for ``normalise``.
+        unpacked: as for ``normalise``.
     """
-    wanted = _Wanted(differences, kept, slid, gathered, repeated, moved, fused, flat, banded, whole=whole)
+    wanted = _Wanted(differences, kept, slid, gathered, repeated, moved, fused, flat, banded, whole=whole, handed=unpacked)
     sch = _attempt(func, target, wanted)[0] or Schedule(func, seed=0)
     sch.error_render_level = "detail"  # from here on a refusal is for somebody to read
     return sch

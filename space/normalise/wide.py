@@ -8,6 +8,7 @@ from autosched.schedule import Schedule
 from autosched.schedule.primitives.reductions.planes import WIDE, wide_value
 from autosched.target import Target
 from space.normalise.blocks import device_block, device_blocks, named, readers_of, store_of
+from space.normalise.handed import stored
 
 
 def applies(func: PrimFunc) -> bool:
@@ -24,7 +25,7 @@ def apply(sch: Schedule, target: Target) -> None:
     for name in [b.name for b in device_blocks(sch.func)]:
         block = device_block(sch, name)
         store = store_of(block)
-        if store.buffer not in sch.func.buffers or store.buffer.dtype not in WIDE:
+        if store.buffer not in stored(sch.func) or store.buffer.dtype not in WIDE:
             continue
         value = None if block.init is not None else wide_value(store)
         readers = readers_of(sch.func, store.buffer)

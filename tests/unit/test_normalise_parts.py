@@ -112,8 +112,6 @@ def test_results_that_only_put_together_or_move_what_int8_holds(func: PrimFunc) 
 
 
 @pytest.mark.parametrize(("func", "said"), [
-    (moved(48, ENDS, X=(32, RELU.format("A"))), "X at another place than it writes, and vectors are stored where they are made: "
-                                                "compute X where it is read"),
     (moved(32, "X[vi, 31 - vj]", "T.max(X[vi, vj], T.int8(3))", X=(32, PAD.format("A"))),
      "only moves that: write in one block what moves A and what computes with it$"),
 ])

@@ -1,0 +1,51 @@
+"""Results that the program only moves of what it computes: the accelerator stores that, and the host moves it as it unpacks.
+
+The machine stores vectors where they are made, so what ends with zeros around an image, with a larger image, or with one tensor
+beside another, may have nothing to store its result from. The host copies what is stored to where the user reads it in any case.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+
+from autosched.errors import ScheduleError
+from autosched.ir.expr import BufferLoad, Expr, int_value
+from autosched.ir.functor import walk
+from autosched.ir.host import UNPACK, kind_of
+from autosched.ir.patterns import choice_of, has_loads
+from autosched.ir.stmt import BlockRealize, Buffer, PrimFunc
+from autosched.schedule import Schedule
+from space.normalise.blocks import device_blocks, loads_of, moved, store_of, written
+
+
+def apart(sch: Schedule) -> Schedule | None:
+    """A schedule whose host runs what only moves computed elements into results, the last block first; None if there is none.
+
+    Args:
+        sch: of a program of plain blocks; stays as it is.
+    """
+    made, outside = sch.copy(), moved(sch.func)
+    for block in reversed(device_blocks(sch.func)):
+        computed = any(x.buffer not in outside for x in loads_of(block))
+        if block.init is None and computed and _moves(store_of(block).value):
+            with suppress(ScheduleError), made.all_or_none():  # the accelerator reads it, or writes some of it later
+                made.host_stage(made.get_sblock(block.name))
+    return made if len(made.trace.insts) > len(sch.trace.insts) else None
+
+
+def stored(func: PrimFunc) -> set[Buffer]:
+    """The tensors that leave the accelerator: results, and what the host makes results of.
+
+    Args:
+        func: a program, in form or not.
+    """
+    stages = (s.block for s in walk(func.body) if isinstance(s, BlockRealize) and kind_of(s.block) == UNPACK)
+    return written(func) & {*func.buffers, *[r.buffer for stage in stages for r in stage.reads]}
+
+
+def _moves(value: Expr) -> bool:
+    """Whether a value is an element as it is, or a constant, by its place alone."""
+    choice = choice_of(value)
+    if choice is not None:
+        return not has_loads(choice[0]) and all(map(_moves, choice[1:]))
+    return int_value(value) is not None or (isinstance(value, BufferLoad) and not has_loads(*value.indices))
