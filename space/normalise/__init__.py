@@ -67,7 +67,7 @@ from space.normalise import (
     windows,
 )
 from space.normalise.axes import Names
-from space.normalise.blocks import device_blocks, is_packed, plain_blocks, require_whole, store_of, unfit
+from space.normalise.blocks import device_blocks, is_packed, plain_blocks, product_of, require_whole, store_of, unfit, written
 from space.normalise.estimate import estimate
 from space.normalise.layouts import Way
 
@@ -105,6 +105,7 @@ class _Wanted(NamedTuple):
     banded: bool = False
     weights: int = 0  # that the program makes: in how many ways to choose them; no program has any that has another form
     whole: bool = False  # with all terms of its sums, also those that change nothing
+    given: bool = False  # only what the host lays out is a weight
     handed: bool = False  # the host moves what only moves computed elements into results
 
     @property
@@ -221,15 +222,20 @@ def _at_last(begun: Schedule, target: Target, wanted: _Wanted) -> Schedule | Non
     What a product lacks may show only in parts of its sum, which stages read each by itself. Windows whose lanes move are written
     out, or the host makes all of the program's own copies of parameters, or both, or what stages read of these with zeros around.
     """
-    written = units.written_out(begun)
-    hosted = [copies.guarded(begun), *[copies.hosted(sch, every=True) for sch in (begun, *written)]]
-    for sch in (begun, *written, *(h for h in hosted if h is not None)):
+    spelt = units.written_out(begun)
+    hosted = [copies.guarded(begun), *[copies.hosted(sch, every=True) for sch in (begun, *spelt)]]
+    for sch in (begun, *spelt, *(h for h in hosted if h is not None)):
         # Of the program as it is everything else has been tried.
         found = None if sch is begun else _in_some_way(sch, target, wanted)[0]
         found = found or _laid_out(sch, target, wanted, OTHERWISE)[0]
         if found is not None and not (_unfit(found, "") or _elsewhere(found) or copies.filled_otherwise(found.func)):
             return found
-    return None
+    # A few channels fill fewer lanes than images and taps would, were what the program makes a weight, which it is not here.
+    products = [p for b in device_blocks(begun.func) if (p := product_of(b)) is not None]
+    if wanted.given or not {f.buffer for p in products for f in p.factors} & written(begun.func):
+        return None
+    found = _in_some_way(begun, target, wanted._replace(given=True))[0]
+    return None if _unfit(found, "") else found
 
 
 def _lacks_weights(func: PrimFunc, found: Schedule | None, target: Target) -> bool:
@@ -403,7 +409,7 @@ def _in_elements(
             return False
 
         def elements(tried: Schedule, rows: Names) -> None:
-            packing.apply(tried, Way(target, otherwise == APART, weights, wanted.flat, rows))
+            packing.apply(tried, Way(target, otherwise == APART, weights, wanted.flat, rows, wanted.given))
 
         batches.apply(laid_out, target, elements)
         repeats.apply(laid_out, target)

@@ -11,7 +11,7 @@ weight's rows are vectors one behind the other. Nothing else of the two need agr
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from itertools import product as iter_product
@@ -40,6 +40,7 @@ class Way:
         copies: names of blocks that copy what others make, to be read as a weight.
         fuller: whether lanes that are fuller come before those that all tensors have: what lacks them gets a tensor with lanes.
         rows: names of blocks whose results have the rows of an element last, where one has several.
+        given: whether only what the host lays out is a weight, or a copy: a product that has no other factor is by element.
     """
 
     target: Target
@@ -47,6 +48,7 @@ class Way:
     copies: Names = frozenset()
     fuller: bool = False
     rows: Names = frozenset()
+    given: bool = False
 
 
 @dataclass(frozen=True)
@@ -116,7 +118,7 @@ def plans(blocks: Sequence[Block], way: Way) -> Iterator[Plan]:
     alike = frozenset(f.buffer for p in products if way.rows for f in p.factors if not any(
         axes.of((f.buffer, d)) in batches for d in range(f.buffer.ndim)))
     # A filter of each channel by itself has no lanes of its own: it takes those of what it reads.
-    roles = [found for p in products if (found := _roles(p, axes, way.target))]
+    roles = [found for p in products if (found := _roles(p, axes, way.target, _vectors(blocks, axes, way)))]
     own = {a for found in roles for column, depth, _ in found for a in (column, depth)}
     rest = [part for part in parts_of(blocks, axes) if not axes_of(part, axes) & own]
     if not roles and len(rest) == 1:
@@ -170,7 +172,7 @@ def packable(blocks: Sequence[Block], way: Way) -> bool:
     """
     axes = Axes(blocks, copies=way.copies)
     products = [p for b in blocks if (p := product_of(b)) is not None]
-    if products and not any(_roles(p, axes, way.target) for p in products):
+    if products and not any(_roles(p, axes, way.target, _vectors(blocks, axes, way)) for p in products):
         return False
     try:
         plan_of(blocks, way)
@@ -226,13 +228,18 @@ def _empty(plan: Plan) -> int:
     return sum(_waste(plan.axes.size(axis), n) for axis, n in plan.lanes.items())
 
 
-def _roles(product: Product, axes: Axes, target: Target) -> list[Role]:
-    """What may be the axes of the result's lanes and of the sum's, and the weight; the most promising first."""
+def _vectors(blocks: Sequence[Block], axes: Axes, way: Way) -> set[Buffer]:
+    """What is no weight because a block stores it, in vectors; nothing where that is to be seen from lanes only."""
+    return {store_of(b).buffer for b in blocks} - {*axes.turned} if way.given else set()
+
+
+def _roles(product: Product, axes: Axes, target: Target, vectors: Collection[Buffer]) -> list[Role]:
+    """What may be the axes of the result's lanes and of the sum's, and the weight, none of the vectors; the best ones first."""
     block = product.block
     store = store_of(block)
     found: list[tuple[tuple[int, ...], Role]] = []
     for _, weight, columns, depths in sides_of(product):
-        if by_element(product, columns, depths, target):
+        if weight.buffer in vectors or by_element(product, columns, depths, target):
             continue
         for column in columns:
             for depth in depths:
