@@ -102,6 +102,7 @@ def moved(n: int, out: str, also: str = "", **made: tuple[int, str]) -> PrimFunc
     moved(48, put(32, "B"), X=(32, RELU.format("A"))),
     moved(48, ENDS, X=(32, SLICE.format("A"))),
     moved(48, ENDS, X=(32, PAD.format("A"))),
+    moved(48, ENDS, X=(32, RELU.format("A"))),
     moved(48, put(32, "Y"), X=(32, SLICE.format("A")), Y=(16, PAD.format("B"))),
 ])
 def test_results_that_only_put_together_or_move_what_int8_holds(func: PrimFunc) -> None:
