@@ -351,7 +351,7 @@ class QuasiAffine(Intervals):
         a, b = self._lin(e.a), self._lin(e.b)
         diff, k = add_forms(a, b, -1)
         lo, hi = self._interval(diff, k)
-        if lo < 0 < hi and (self._symbolic or self._facts or any(type(t) is not Var for t in diff)):
+        if lo < 0 < hi and (self._symbolic or self._facts or any(type(t) is BinOp and t.op == "//" for t in diff)):
             if self._prove_ge0(diff, k):
                 lo = 0
             elif self._prove_ge0({t: -c for t, c in diff.items()}, -k):

@@ -111,12 +111,13 @@ def test_a_share_is_what_one_loop_reads_of_the_outermost_dimension() -> None:
     def shared(
         region: tuple[int, int, int] = (8, 6, 3), movers: tuple[tuple[int, int], ...] = ((0, 1), (-1, -1)), least: int = 1,
         depth: int = 1, place: int = 1, source: tuple[int, int, int] = (8, 12, 5), padded: bool = False,
+        often: int = 1,
     ) -> tuple[int, int]:
         """(loop, iterations) where axis 0 has eight planes in two tiles, and axis 1 three steps."""
         within, found = np.zeros((1, 1, 1)), np.zeros((1, 1, 1))
         moving = np.full((1, 3, 2, 2), -1, dtype=np.int64)
         moving[0, 0] = movers
-        sizes = np.array([[[own, size, size, size, 1] for own, size in zip((least, 1, 1), source)]], dtype=np.int64)
+        sizes = np.array([[[own, size, size, size, 1, often] for own, size in zip((least, 1, 1), source)]], dtype=np.int64)
         shares(
             np.array(region, dtype=np.int64).reshape(1, 1, 3, 1), np.array([[[8], [3]]]), np.array([[[2], [3]]]),
             np.array([[place], [1 - place]]), np.full((1, 1, 1), float(depth)), np.zeros(1, dtype=np.bool_),
@@ -134,6 +135,7 @@ def test_a_share_is_what_one_loop_reads_of_the_outermost_dimension() -> None:
     assert shared(place=0) == (0, 1) and shared(place=0, depth=0) == (0, 2)
     assert shared(movers=((0, 1), (1, 1)), depth=0) == (0, 1), "two loops move it"
     assert shared(least=2) == (0, 1), "neighbours read one plane both"
+    assert shared(often=2) == (0, 1) and shared(often=2, movers=((0, 2), (-1, -1))) == (1, 2), "or they read one element of two"
     assert shared(least=2, movers=((0, 2), (-1, -1))) == (1, 2)
 
 
