@@ -81,8 +81,9 @@ def test_every_point_computes_the_reference(name: str) -> None:
 
 
 @pytest.mark.parametrize(("name", "target"), [
-    ("conv2d:h=9,w=7,ci=48,co=32,k=3,pad=1", "vta-de10"), ("conv2d:h=8,w=8,ci=32,co=16,k=3,stride=2,pad=1", "vta-de10-portable"),
-    ("max_pool2d:h=12,w=10,c=32,k=3,stride=2,pad=1", "vta-de10"),
+    ("conv2d:h=9,w=7,ci=48,co=32,k=3,pad=1", "vta-de10"),
+    pytest.param("conv2d:h=8,w=8,ci=32,co=16,k=3,stride=2,pad=1", "vta-de10-portable", marks=pytest.mark.slow),
+    pytest.param("max_pool2d:h=12,w=10,c=32,k=3,stride=2,pad=1", "vta-de10", marks=pytest.mark.slow),
     ("conv2d_transpose:h=4,w=4,ci=32,co=16,k=4,stride=2,pad=1", "vta-fsim"),
 ])
 def test_points_need_no_checks(name: str, target: str) -> None:

@@ -90,7 +90,11 @@ def lowered(
         return lower_table(func, TARGET), tuple(found)
 
 
-@pytest.mark.parametrize("name", CHAINS)
+# The others in the long runs.
+SOME = [pytest.param(name, marks=[pytest.mark.slow] if n % 2 else []) for n, name in enumerate(CHAINS)]
+
+
+@pytest.mark.parametrize("name", SOME)
 def test_hardly_ever_another_spot_is_better(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """All spots of all no-ops are simulated; what the units do to each other on the bus is what the choice cannot know."""
     lost, gained, gained_late = [], 0, 0
@@ -107,7 +111,7 @@ def test_hardly_ever_another_spot_is_better(name: str, monkeypatch: pytest.Monke
     assert gained > 0 and gained_late >= -max(lost)
 
 
-@pytest.mark.parametrize("name", CHAINS)
+@pytest.mark.parametrize("name", SOME)
 def test_every_spot_gives_the_same_results(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     rng = np.random.default_rng(1)
     for func in schedules(name)[::6]:
@@ -120,7 +124,7 @@ def test_every_spot_gives_the_same_results(name: str, monkeypatch: pytest.Monkey
             assert [bytes(ran.read(o.address, o.size)) for o in program.outputs] == [expected.tobytes()]
 
 
-@pytest.mark.parametrize("name", CHAINS)
+@pytest.mark.parametrize("name", SOME)
 def test_weights_do_not_wait_with_what_a_layer_stores(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     gained = []
     for func in schedules(name):

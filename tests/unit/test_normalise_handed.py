@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import pytest
 from spaces import computes
+from turns import in_turn
 
 from autosched import te
 from autosched.errors import SpaceError
@@ -64,8 +65,7 @@ def beside(q: te.Tensor, o: te.Tensor, first: bool) -> te.Tensor:
         k < n, one[b, k, y, z], two[b, k - n, y, z]), name="beside")
 
 
-@pytest.mark.parametrize("dtype", ["int8", "int32"])
-@pytest.mark.parametrize("end", ENDS)
+@pytest.mark.parametrize(("end", "dtype"), in_turn(ENDS, ("int8", "int32")))
 def test_what_ends_a_program_is_moved_by_the_host(end: str, dtype: str) -> None:
     q, given = filtered(dtype)
     computes(program(given, ENDS[end](q)), "vta-de10" if dtype == "int8" else "vta-de10-portable")

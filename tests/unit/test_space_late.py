@@ -67,7 +67,8 @@ def test_they_are_no_twins_of_points_without(name: str) -> None:
 
 
 @pytest.mark.parametrize("given", [
-    {"tile_m": 3, "late": 1, "load_data": 1}, {"tile_m": 1, "tile_n": 2, "late": 1, "load_data": 1, "load_weight": 2},
+    pytest.param({"tile_m": 3, "late": 1, "load_data": 1}, marks=pytest.mark.slow),
+    {"tile_m": 1, "tile_n": 2, "late": 1, "load_data": 1, "load_weight": 2},
     {"head": ("m", 4), "head_tile": ("m", 1), "tile_m": 2, "tile_n": 4, "head_late": 1, "load_data": 1},
 ])
 def test_their_traces_are_found_again(given: dict[str, int | tuple[str, int]]) -> None:
