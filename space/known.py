@@ -416,8 +416,8 @@ class Known:
         table = self.tables.get(site.store.buffer)
         if table is None or site.store.buffer in self.unseen:
             return counts
-        ends = [np.asarray(x) for x in map(self._whole, (x.buffer for x in terms))]
-        corners = [int(a) * int(b) for a in ends[0] for b in ends[1]]
+        one, other = (self._whole(x.buffer) for x in terms)
+        corners = [int(a) * int(b) for a in one for b in other]
         low, high = (self._at(site, x, site.store) for x in table)
         least, most = min(*corners, 0), max(*corners, 0)
         reach = np.maximum(np.ceil(high * PARTS / most) if most else 0, np.ceil(low * PARTS / least) if least else 0)

@@ -46,7 +46,7 @@ class Filling:
         moved: whether it holds elements of them, as they are.
         once: share of its lanes that would hold each of these elements once: what is there again, another layout need not hold.
         some: which of its lanes may be something else than 0; None where that is not known.
-        values: what it holds, where the host makes it of nothing.
+        values: what it holds, where the host makes it of nothing, or of what it has made so.
     """
 
     lanes: Fraction
@@ -87,11 +87,13 @@ def fillings(stages: tuple[PrimFunc, ...]) -> Mapping[str, Filling]:
             have.setdefault(b.name, np.ones(_shape(b), b.dtype))
         moved.update({b.name: plain and all(moved.get(x.name, True) for x in given) for b in outputs})
         known = None if plain else Known(stage, tables(stage, some, {}), {})
+        made, told = run_stage(stage, have), dict[str, Array]()
+        if all(x.name in values for x in given):
+            told = run_stage(stage, {x.name: np.broadcast_to(values[x.name], _shape(x)).astype(x.dtype) for x in given})
         for b in outputs:
-            array = run_stage(stage, have)[b.name]
-            if b.name not in have and all(x.name in values for x in given):
-                whole = {x.name: np.broadcast_to(values[x.name], _shape(x)).astype(x.dtype) for x in given}
-                values[b.name] = even(run_stage(stage, whole)[b.name].astype(np.int64))
+            array = made[b.name]
+            if b.name not in have and b.name in told:
+                values[b.name] = even(told[b.name].astype(np.int64))
             else:
                 values.pop(b.name, None)
             some[b.name] = even(array != 0) if known is None else known.some_of(b)
