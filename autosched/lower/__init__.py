@@ -4,6 +4,6 @@ from autosched.lower.flatten import flatten
 from autosched.lower.host_work import HostWork
 from autosched.lower.program import Lowered, SiteInfo, StorageInfo, lower, lower_table, warm
 
-VERSION = 20  # of the programs made: raised whenever a schedule could lower to another one
+VERSION = 21  # of the programs made: raised whenever a schedule could lower to another one
 
 __all__ = ["VERSION", "HostWork", "Lowered", "SiteInfo", "StorageInfo", "flatten", "lower", "lower_table", "warm"]

@@ -277,12 +277,13 @@ class Packing:
 
     Args:
         high: the end of what they take.
-        meeting: elements in which storages meet that follow each other, as far as was looked: at once, and later on.
+        meeting: elements in which storages meet that follow each other, as far as was looked: at once, later on, and one pass
+            further than at once.
         places: each with its address and the copy that its first pass uses.
     """
 
     high: int
-    meeting: tuple[int, int]
+    meeting: tuple[int, int, int]
     places: tuple[tuple[Storage, int, int], ...]
 
     def take(self) -> None:
@@ -352,19 +353,21 @@ def _between(a: Storage, b: Storage, spans: Mapping[int, tuple[int, int]]) -> bo
     return any(first[1] < low and high < last[0] for low, high in spans.values())
 
 
-def _met(meetings: Iterable[tuple[int, int]]) -> tuple[int, int]:
+def _met(meetings: Iterable[tuple[int, int, int]]) -> tuple[int, int, int]:
     """All meetings together."""
-    at_once = later = 0
-    for now, then in meetings:
-        at_once, later = at_once + now, later + then
-    return at_once, later
+    at_once = later = soon = 0
+    for now, then, next_ in meetings:
+        at_once, later, soon = at_once + now, later + then, soon + next_
+    return at_once, later, soon
 
 
-def _meeting(s: Storage, at: int, turned: int, p: Storage, uses: Mapping[Buffer, list[Use]], once: bool) -> tuple[int, int]:
-    """Elements of an earlier storage's work that a later one waits for: its first copy, and any of its copies.
+def _meeting(s: Storage, at: int, turned: int, p: Storage, uses: Mapping[Buffer, list[Use]], once: bool) -> tuple[int, int, int]:
+    """Elements of an earlier storage's work that a later one waits for: its first copy, any of its copies, and those that are a
+    pass apart.
 
     The work is on the copy which the earlier one used last, and goes through it from its first element on. In a loop that holds
-    both they take turns: all that they share counts.
+    both they take turns: all that they share counts. Of several copies whoever fills them is further ahead the more passes lie
+    between the earlier one's and the later one's: where these meet a pass later than they could at once, it is one pass ahead.
 
     Args:
         s: one of the two.
@@ -376,15 +379,30 @@ def _meeting(s: Storage, at: int, turned: int, p: Storage, uses: Mapping[Buffer,
     """
     if any(loop.extent > 1 for loop in common([s.path, p.path])):
         both = max(0, min(at + s.total, p.address + p.total) - max(at, p.address))
-        return both, both
+        return both, both, 0
     if uses[s.buffer][0][0].order < uses[p.buffer][0][0].order:
         earlier, later, start = s, p, p.address
-        last, first = at + (s.last - s.turned + turned) % s.banks * s.size, p.address + p.turned * p.size
+        ends, begins = (at, s.last - s.turned + turned), (p.address, p.turned)
     else:
         earlier, later, start = p, s, at
-        last, first = p.address + p.last * p.size, at + turned * s.size
+        ends, begins = (p.address, p.last), (at, turned)
+
+    def before(passes: int) -> int:
+        return ends[0] + (ends[1] - passes) % earlier.banks * earlier.size
+
+    def after(passes: int) -> int:
+        return begins[0] + (begins[1] + passes) % later.banks * later.size
+
+    last, first = before(0), after(0)
     waits = _until(last, earlier.size, first, later.size)
-    return waits, 0 if once else _until(last, earlier.size, start, later.total)
+    if once:
+        return waits, 0, 0
+    soon = 0
+    if later.banks > 1:
+        soon += _until(last, earlier.size, after(1), later.size)
+    if earlier.banks > 1:
+        soon += _until(before(1), earlier.size, first, later.size)
+    return waits, _until(last, earlier.size, start, later.total), soon
 
 
 def _until(start: int, size: int, other: int, span: int) -> int:
