@@ -21,7 +21,7 @@ from autosched.schedule.kit.base import BlockRV
 from autosched.target import Target
 from space.model import LAID_OUT, Model
 from space.nest import analyse
-from space.normalise import BANDED, FUSED, GATHERED, KEPT, MOVED, PLACES, REPEATED, normal_forms, why_unpacked
+from space.normalise import Wanted, normal_forms, trait_of, why_unpacked
 from space.normalise.blocks import elements_of, named, written
 from space.plan import Mask, Plan
 from space.products import why_no_operand, why_no_product, why_no_type, why_no_weight
@@ -29,9 +29,6 @@ from space.rule import Column, NumericRule, Points, StructuralRule
 from space.sites import NotPackedError
 from space.words import refusal_of
 
-LATER = {KEPT, GATHERED, PLACES, BANDED, REPEATED}  # forms whose points come behind those of others, where there are others
-ALONE = {MOVED, FUSED}  # which may be the only ones
-BEHIND = {*LATER, *ALONE}
 CUT = 1 << 13  # micro-ops of a program from which on its parts are cut, whoever unpacks them
 
 
@@ -210,10 +207,10 @@ def sketches(
     found, refusal = _fitting(forms, target, structural, numeric)
     if not found and any(step.op == "trim_reduction" for _, sch in forms for step in sch.trace.insts):
         # What is left of a sum may be none that a nest takes, where all of it is one. What is in the way is said of what is left.
-        found = _fitting(normal_forms(func, target, whole=True), target, structural, numeric)[0]
+        found = _fitting(normal_forms(func, target, Wanted(whole=True)), target, structural, numeric)[0]
     if not found:
         # A result that only moves what is computed may have nothing to be stored from, where the host moves it as it unpacks.
-        found = _fitting(normal_forms(func, target, unpacked=True), target, structural, numeric)[0]
+        found = _fitting(normal_forms(func, target, Wanted(handed=True)), target, structural, numeric)[0]
     if not found:
         assert refusal is not None
         raise _refused(func, target, refusal)
@@ -234,14 +231,15 @@ def _fitting(
     # elsewhere, nor windows compare sums: no refusal is said of these forms, and they stand behind the others, which had points
     # first; behind all of them those with banded weights.
     forms.reverse()
-    for done, sch in sorted(forms, key=lambda form: (BANDED in form[0]) + bool(BEHIND & {*form[0]})):
-        if LATER & {*done} and not found:
+    of = {done: trait_of(done) for done, _ in forms}
+    for done, sch in sorted(forms, key=lambda form: of[form[0]].last + (of[form[0]].later or of[form[0]].behind)):
+        if of[done].later and not found:
             continue
         try:
             host = split_host(sch.func)
-            nests = analyse(host.device, target, bool({KEPT, FUSED} & {*done}))
+            nests = analyse(host.device, target, of[done].around)
         except ProgramError as error:
-            refusal = refusal if ALONE & {*done} else error
+            refusal = refusal if of[done].behind else error
             continue
         models, again = [], _again(sch)
         free = (_origins(host), host.pack) if host.unpack else ({}, ())

@@ -21,7 +21,7 @@ from space.draft import draft
 from space.formed import deep
 from space.lanes import masked
 from space.machine_bound import MachineBound, machine_bound
-from space.normalise import BANDED, DIFFERENCES, FUSED, GATHERED, KEPT, PLACES
+from space.normalise import trait_of
 from space.plan import Plan
 from space.rule import Ints, NumericRule, Points, Rule, StructuralRule, product
 from space.rules import NUMERIC, STRUCTURAL
@@ -32,7 +32,7 @@ from space.visits import visits
 if TYPE_CHECKING:
     from autosched.schedule import Schedule, Trace
 
-VERSION = 26  # of the meaning of a point; part of every record
+VERSION = 27  # of the meaning of a point; part of every record
 CHUNK = 1 << 15  # rows expanded at once where all are wanted: a few MB per array
 SHOWN = 12  # values of a decision that are listed for people
 CROSSED = 0.5  # share of children with decisions of two parents
@@ -484,14 +484,13 @@ class Space:
 
         Forms that store between nests, or take away what they add again, count where there are no others.
         """
-        ranks = [2 * (FUSED in s.done) + (KEPT in s.done) + (DIFFERENCES in s.done) for s in self.sketches]
+        ranks = [trait_of(s.done).apart for s in self.sketches]
         plain = [s for s, rank in zip(self.sketches, ranks) if rank == min(ranks)]
         visited = visits(self.func, self.target) if any(s.models[0].origins for s in plain) else 0
         given = {b.name for b in self.func.buffers}
         masks = masked(self.func)
         least = min(filter(None, (deep(s.models, masks) for s in plain)), default=0)
-        fuller = {BANDED, GATHERED, PLACES}
-        found = (machine_bound(s.models, visited, given, least, not fuller.isdisjoint(s.done)) for s in plain)
+        found = (machine_bound(s.models, visited, given, least, trait_of(s.done).fuller) for s in plain)
         return min(found, key=lambda b: b.cycles)
 
     def machine_bound(self) -> int:

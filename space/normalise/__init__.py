@@ -6,142 +6,98 @@ A rule is one file with one function ``apply(sch, target)``; it changes nothing 
 
 from __future__ import annotations
 
-from contextlib import suppress
-from functools import partial
+from collections.abc import Callable
 from typing import NamedTuple
 
-from autosched.errors import ScheduleError
-from autosched.ir.host import split_host
 from autosched.ir.stmt import PrimFunc
 from autosched.schedule import Schedule
 from autosched.schedule.kit.trace import Instruction
 from autosched.target import Target
-from space.normalise import (
-    again,
-    apart,
-    banding,
-    batches,
-    choices,
-    clips,
-    conditions,
-    copies,
-    diagonal,
-    epilogue,
-    factors,
-    flat,
-    fused,
-    gathering,
-    gathers,
-    groups,
-    guards,
-    handed,
-    initial,
-    joined,
-    lacking,
-    loops,
-    merging,
-    moves,
-    moving,
-    negation,
-    offsets,
-    packing,
-    parts,
-    places,
-    planes,
-    reclips,
-    repeats,
-    results,
-    reversal,
-    scaled,
-    starts,
-    straight,
-    sums,
-    terms,
-    trims,
-    turned,
-    units,
-    values,
-    versions,
-    wide,
-    widening,
-    windows,
-)
-from space.normalise.axes import Names
-from space.normalise.blocks import device_blocks, is_packed, plain_blocks, product_of, require_whole, store_of, unfit, written
+from space.normalise import banding, conditions, fused, gathering, groups, moving, planes, windows
+from space.normalise.blocks import is_packed, plain_blocks, require_whole
 from space.normalise.estimate import estimate
-from space.normalise.layouts import Way
+from space.normalise.forms import (
+    BANDED,
+    DIFFERENCES,
+    FUSED,
+    GATHERED,
+    KEPT,
+    MOVED,
+    PLACES,
+    PLAIN,
+    REPEATED,
+    SLID,
+    Trait,
+    Wanted,
+    trait_of,
+    wanted_of,
+)
+from space.normalise.ways import attempt
 
-DIFFERENCES = "extrema by differences"  # what a form is called that need not be
-KEPT = "what windows share stays"  # in the accumulator; else it is stored, and read again
-SLID = "neighbours are compared in place"  # the one in the other's; else with what each has of its own
-REPEATED = "what repeats is read once"  # else a load brings each of an element's places
-MOVED = "what is read elsewhere is made there, or stored"  # else it would have to be moved
-FUSED = "windows compare sums where they are made"  # else what is between them is stored, and read again
-PLACES = "places as lanes"  # else channels, which leave lanes empty
-BANDED = "lanes along rows by banded weights"  # and windows that overlap, which the host makes
-GATHERED = "windows gathered by the host"  # which is work of its own; else the machine reads them where they lie
-
-# Ways to a form, each tried where those before it lead to none that may have a schedule: a form is part of what a point means.
-AS_IT_IS = 0
-OTHERWISE = 1  # with what the ALU lacks written in what it has, tensors in parts, and axes that products lack
-APART = 2  # also with tensors of their own for parts of sums, what lies shifted in an element, and what is read repeatedly
-
-# In this order, where tensors are not packed yet.
-COPYING = (loops.arranged, guards.apply, reversal.apart, copies.apply, trims.copied)
-ARRANGING = (straight.apply, reversal.apply)
-
-
-class _Wanted(NamedTuple):
-    """What a form has that it need not have, as ``normalise`` takes it."""
-
-    differences: bool = False
-    kept: bool = False
-    slid: bool = False
-    gathered: bool = False
-    repeated: bool = False
-    moved: bool = False
-    fused: bool = False
-    flat: bool = False
-    banded: bool = False
-    weights: int = 0  # that the program makes: in how many ways to choose them; no program has any that has another form
-    whole: bool = False  # with all terms of its sums, also those that change nothing
-    given: bool = False  # only what the host lays out is a weight
-    handed: bool = False  # the host moves what only moves computed elements into results
-
-    @property
-    def plain(self) -> _Wanted:
-        """What the form has that has nothing it need not have."""
-        return _Wanted(whole=self.whole, handed=self.handed)
+Made = tuple[tuple[str, ...], Schedule]  # what was done that need not be, and what it has led to
 
 
-def normalise(
-    func: PrimFunc, target: Target, differences: bool = False, kept: bool = False, gathered: bool = False,
-    repeated: bool = False, moved: bool = False, slid: bool = False, fused: bool = False, whole: bool = False, flat: bool = False,
-    banded: bool = False, unpacked: bool = False,
-) -> tuple[PrimFunc, tuple[Instruction, ...]]:
+class _Other(NamedTuple):
+    """A form that a program may have besides the plain one.
+
+    Args:
+        done: what it is called.
+        applies: to which programs, before they are in any form.
+        needs: a form that there must be for this one; () is the plain one.
+        sooner: whether it is one only where it takes less than the plain one does.
+    """
+
+    done: tuple[str, ...]
+    applies: Callable[[PrimFunc, Target], bool]
+    needs: tuple[str, ...] | None = None
+    sooner: bool = False
+
+
+def _windows(func: PrimFunc, target: Target) -> bool:
+    return plain_blocks(func) and windows.applies(func)
+
+
+OTHERS = (
+    # Elsewhere what slides would have to be moved.
+    _Other((DIFFERENCES, KEPT, SLID), lambda func, target: target.semantics == "chisel" and _windows(func, target)),
+    _Other((DIFFERENCES,), _windows),
+    _Other((DIFFERENCES, KEPT), _windows, (DIFFERENCES,)),
+    _Other((FUSED,), lambda func, target: plain_blocks(func) and fused.applies(func)),
+    _Other((GATHERED,), gathering.applies, ()),
+    _Other((PLACES,), planes.applies, (), sooner=True),
+    _Other((BANDED,), lambda func, target: not is_packed(func, target) and banding.applies(func, target), (), sooner=True),
+    _Other((REPEATED,), lambda func, target: groups.repeats(func), ()),
+    _Other((MOVED,), lambda func, target: plain_blocks(func) and moving.applies(func) and not is_packed(func, target)),
+)
+
+
+def normalise(func: PrimFunc, target: Target, wanted: Wanted = PLAIN) -> tuple[PrimFunc, tuple[Instruction, ...]]:
     """A program in schedulable form, and the primitives that bring it there.
 
     Args:
         func: an unscheduled program, with constant extents.
         target: the machine whose elements tensors are packed for.
-        differences: whether extrema of int8 are written as differences, where there are any; without them there is no such form.
-        kept: whether what several windows share stays in the accumulator then; where none do there is no such form.
-        gathered: whether the host gathers what windows read, where that fills more lanes; else there is no such form.
-        repeated: whether what stages read several times, side by side, is read once; where they do not there is no such form.
-        moved: whether what is read elsewhere than it is made is made there, or stored; where nothing is there is no such form.
-        slid: whether what two windows share is compared in place then; where nothing is there is no such form.
-        fused: whether windows compare sums where they are made; where none read any there is no such form.
-        whole: whether sums keep the terms that change nothing.
-        flat: whether places are lanes, where channels leave some empty; else there is no such form.
-        banded: whether neighbouring results are lanes where filters and channels fill fewer; else there is no such form.
-        unpacked: whether the host makes the results that only move what is computed; where there are none there is no such form.
+        wanted: what the form is to have.
 
     Returns:
         The program, in which parameters are packed and results unpacked by host stages, and the instructions of a trace; the
         program itself and no instructions where it is packed already, or where no rule knows how to pack it.
     """
-    sch = normalised(func, target, differences, kept, gathered, repeated, moved, slid, fused, whole, flat, banded, unpacked)
+    sch = normalised(func, target, wanted)
     return sch.func, tuple(sch.trace.insts)
+
+
+def normalised(func: PrimFunc, target: Target, wanted: Wanted = PLAIN) -> Schedule:
+    """A schedule of a program that has been normalised, its trace included.
+
+    Args:
+        func: as for ``normalise``.
+        target: as for ``normalise``.
+        wanted: as for ``normalise``.
+    """
+    sch = attempt(func, target, wanted)[0] or Schedule(func, seed=0)
+    sch.error_render_level = "detail"  # from here on a refusal is for somebody to read
+    return sch
 
 
 def why_unpacked(func: PrimFunc, target: Target) -> str:
@@ -151,307 +107,16 @@ def why_unpacked(func: PrimFunc, target: Target) -> str:
         func: as for ``normalise``.
         target: as for ``normalise``.
     """
-    return _attempt(func, target, _Wanted())[1]
+    return attempt(func, target, PLAIN)[1]
 
 
-def _attempt(func: PrimFunc, target: Target, wanted: _Wanted, last: bool = True) -> tuple[Schedule | None, str]:
-    """The schedule of a program in form, or None and why not; where ``last``, also with what is tried last."""
-    begun = conditions.single(func)
-    if not plain_blocks(begun.func):
-        return None, ""
-    trims.unread(begun)
-    if wanted.handed:
-        ended = handed.apart(begun)
-        if ended is None:
-            return None, ""
-        begun = ended
-    if wanted.moved:
-        made = None if is_packed(begun.func, target) else moving.apart(begun, target)
-        if made is None:
-            return None, ""
-        begun = made
-    cut = None if wanted.whole else trims.apart(begun, target)
-    if cut is not None:
-        found, why = _from(cut, func, target, wanted, last)
-        # What is cut may have fewer of the forms that need not be; where it has none at all, the program stays whole.
-        if found is not None or (wanted != wanted.plain and _from(cut, func, target, wanted.plain, last)[0] is not None):
-            return found, why
-    return _from(begun, func, target, wanted, last)
-
-
-def _from(begun: Schedule, func: PrimFunc, target: Target, wanted: _Wanted, last: bool) -> tuple[Schedule | None, str]:
-    """As ``_attempt``, of a program of plain blocks that ``func`` has been brought into."""
-    found, why = _in_some_way(begun, target, wanted)
-    if why or (found is not None and copies.unloadable(found.func)):
-        # What several copies read costs the host no more, if it makes it, than the parameter itself; others had points first.
-        for way in (copies.inlined, copies.hosted) if why else (copies.hosted, copies.inlined, copies.laid_out):
-            read = way(begun)
-            other = None if read is None else _in_some_way(read, target, wanted)[0]
-            if other is not None and (why or not copies.unloadable(other.func)):
-                found, why = other, ""
-                break
-    if found is None and not is_packed(begun.func, target):
-        # Flat tensors are taken apart only where nothing else leads to a form: others had points first.
-        split = flat.apart(begun, target)
-        if split is not None:
-            found, why_split = _in_some_way(split, target, wanted)
-            why = why_split or why  # what is flat still is what is in the way
-    if not wanted.weights and _lacks_weights(begun.func, found, target):
-        # The first way is the one mostly, in whichever way to the form.
-        for ways in (1, turned.MOST_WAYS):
-            other = _from(begun, func, target, wanted._replace(weights=ways), last)[0]
-            if other is not None:
-                return other, ""
-    if last and not wanted.weights and _unfit(found, why):
-        # Of a program that has a form as it is, another one is had in no other way than before.
-        if wanted == wanted.plain or _unfit(*_attempt(func, target, wanted.plain, False)):
-            other = _at_last(begun, target, wanted)
-            if other is not None:
-                return other, ""
-    return found, why
-
-
-def _unfit(found: Schedule | None, why: str) -> bool:
-    """Whether no schedule is known of what ``_attempt`` has found."""
-    return bool(why) or (found is not None and (copies.unloadable(found.func) or copies.guards(found.func)))
-
-
-def _at_last(begun: Schedule, target: Target, wanted: _Wanted) -> Schedule | None:
-    """A form of a program to which nothing else leads; None where this does not either. All others had points first.
-
-    What a product lacks may show only in parts of its sum, which stages read each by itself. Windows whose lanes move are written
-    out, or the host makes all of the program's own copies of parameters, or both, or what stages read of these with zeros around.
-    """
-    spelt = units.written_out(begun)
-    hosted = [copies.guarded(begun), *[copies.hosted(sch, every=True) for sch in (begun, *spelt)]]
-    for sch in (begun, *spelt, *(h for h in hosted if h is not None)):
-        # Of the program as it is everything else has been tried.
-        found = None if sch is begun else _in_some_way(sch, target, wanted)[0]
-        found = found or _laid_out(sch, target, wanted, OTHERWISE)[0]
-        if found is not None and not (_unfit(found, "") or _elsewhere(found) or copies.filled_otherwise(found.func)):
-            return found
-    # A few channels fill fewer lanes than images and taps would, were what the program makes a weight, which it is not here.
-    products = [p for b in device_blocks(begun.func) if (p := product_of(b)) is not None]
-    if wanted.given or not {f.buffer for p in products for f in p.factors} & written(begun.func):
-        return None
-    found = _in_some_way(begun, target, wanted._replace(given=True))[0]
-    return None if _unfit(found, "") else found
-
-
-def _lacks_weights(func: PrimFunc, found: Schedule | None, target: Target) -> bool:
-    """Whether what is in the way of a form, or of its schedule, may be that no weight is made of what the program makes."""
-    if found is None:
-        return not is_packed(func, target) and (turned.applies(func) or terms.applies(func))
-    return not target.multiplies and diagonal.remains(found.func)
-
-
-def _in_some_way(begun: Schedule, target: Target, wanted: _Wanted) -> tuple[Schedule | None, str]:
-    """As ``_attempt``, of a program of plain blocks with the tensors that it has."""
-    func = begun.func
-    found, why = _laid_out(begun, target, wanted, AS_IT_IS)
-    inside = any(rule.applies(func) for rule in (parts, joined, versions)) or factors.applies(func, target)
-    inside = inside or (found is None and terms.applies(func))  # others had points first
-    if inside or _needs(func if found is None else found.func, target, found is None):
-        other = _laid_out(begun, target, wanted, OTHERWISE)[0]
-        found, why = (found, why) if other is None else (other, "")
-    if (found is None and bool(why)) or (found is not None and _elsewhere(found)):
-        other = _laid_out(begun, target, wanted, APART)[0]
-        if other is not None and not _elsewhere(other):
-            return other, ""
-    return found, why
-
-
-def _elsewhere(sch: Schedule) -> bool:
-    """Whether a form has no schedule because a stage reads sums elsewhere than it stores."""
-    return joined.elsewhere(split_host(sch.func).device)
-
-
-def _needs(func: PrimFunc, target: Target, unpacked: bool) -> bool:
-    """Whether a form lacks something that another one has. Only then there is another: a form is part of what a point means."""
-    away = any(b.init is None and negation.takes_away_loads(store_of(b).value) for b in device_blocks(func))
-    return away or lacking.lacks(func, target, not unpacked) or starts.applies(func, target) or (
-        unpacked and (units.applies(func) or gathers.flattens(func))) or groups.applies(func) or choices.applies(func)
-
-
-def _laid_out(begun: Schedule, target: Target, wanted: _Wanted, otherwise: int) -> tuple[Schedule | None, str]:
-    """As ``_in_some_way``, in one of the ways that there are."""
-    found, why = _formed(begun, target, wanted, False, otherwise)
-    # Of what several products read each may want another layout. Two layouts of one copy are for where copies of their own are no
-    # way: these had points first.
-    shared = found is not None and not otherwise and gathers.shared(found)
-    if why or shared or (found is None and not is_packed(begun.func, target)):
-        other = _formed(begun, target, wanted, True, otherwise)[0]
-        return (found, why) if other is None else (other, "")
-    return found, why
-
-
-def _formed(
-    begun: Schedule, target: Target, wanted: _Wanted, alone: bool, otherwise: int
-) -> tuple[Schedule | None, str]:
-    """As ``_laid_out``; where ``alone``, with copies of its own for every product."""
-    sch = begun.copy()
-    try:
-        if not is_packed(sch.func, target):
-            copies.require_one_value(sch.func)
-        loops.apart(sch, target)
-        initial.apply(sch, target)
-        loops.apply(sch, target)
-        initial.overwritten(sch, target)
-        wide.apply(sch, target)
-        if otherwise:
-            versions.apply(sch, target)
-            joined.apply(sch, target)
-            if otherwise == APART:
-                joined.read(sch, target)
-            parts.apply(sch, target)
-            gathers.stages(sch, target)
-            groups.rows(sch, target)
-            gathers.spelt(sch, target)
-        conditions.apply(sch, target)
-        values.apply(sch, target)
-        negation.products(sch, target)
-        if otherwise:
-            choices.apply(sch, target)
-            starts.apply(sch, target)
-            factors.apply(sch, target)
-            scaled.apply(sch, target)
-            lacking.apply(sch, target)
-        moves.apply(sch, target)
-        reversal.results(sch, target)
-        results.apply(sch, target)
-        offsets.apply(sch, target)
-        if otherwise:
-            terms.apply(sch, target)
-        gathers.stages(sch, target)
-        gathers.results(sch, target)
-        if wanted.fused:
-            made = fused.apply(sch, target)
-            if made is None:
-                return None, ""
-            sch = made
-        else:
-            sch = places.apart(sch, target)
-        negation.apply(sch, target)
-        if otherwise:
-            starts.apply(sch, target)  # a sum made negative starts with the negative of what it started with
-            negation.narrow_all(sch)
-        diagonal.apart(sch, target, bool(wanted.weights))
-        again.apply(sch, target)
-        epilogue.apply(sch, target)
-        clips.apply(sch, target)
-        sums.apply(sch, target)
-        if not wanted.weights:
-            diagonal.apply(sch, target)  # else when it is known what the program makes
-        if is_packed(sch.func, target):
-            loops.arranged(sch, target)
-            if wanted.weights:
-                diagonal.apply(sch, target, True)
-        elif wanted.weights:
-            sch = _with_weights(sch, target, wanted, alone, otherwise)
-        elif not _in_elements(sch, target, wanted, alone, otherwise):
-            return None, ""
-        if is_packed(sch.func, target):
-            if any(step.op in ("negate_factor", "split_factor") for step in sch.trace.insts):
-                # Products by element are sums only now. Without differences they stay apart, as points of theirs have it.
-                sums.apply(sch, target)
-            if wanted.differences and not windows.apply(sch, target, wanted.kept, wanted.slid):
-                return None, ""
-            with suppress(ScheduleError), sch.all_or_none():  # where it cannot be, operands of int8 are what is in the way
-                widening.apply(sch, target)
-            if wanted.weights:
-                sums.apply(sch, target)  # products by element are sums only now, and what is added to them is widened
-            if otherwise and lacking.lacks(sch.func, target, True):
-                # What the program narrows itself is in the accumulator still: the GEMM makes no product of it.
-                lacking.apply(sch, target, True)
-                negation.apply(sch, target)
-                negation.narrow_all(sch)
-            values.apply(sch, target)
-            clips.apply(sch, target)
-            reclips.apply(sch, target)
-            apart.apply(sch, target)
-    except ScheduleError as error:
-        # A primitive that refuses says that the program is of no form that these rules know; what is in the way of a schedule
-        # of the program as it is, analysis says.
-        return None, error.reason
-    if sch.trace.insts and not is_packed(sch.func, target):
-        return None, "what reads a tensor wants its elements in different ways"
-    return (sch if sch.trace.insts else None), ""
-
-
-def _in_elements(
-    sch: Schedule, target: Target, wanted: _Wanted, alone: bool, otherwise: int, weights: frozenset[str] = frozenset()
-) -> bool:
-    """Lays tensors out in whole elements, as far as the rules know; whether there is the form that is wanted.
-
-    Args:
-        sch: of the program.
-        target: the machine.
-        wanted: what the form has.
-        alone: whether every product has copies of its own of what is given to the program.
-        otherwise: the way to the form.
-        weights: names of blocks that copy what others make, to be read as weights.
-    """
-    if alone:
-        copies.apart(sch, target, otherwise == APART)
-    extra = [units.apply] if otherwise else []
-    heads, far = ([groups.heads, gathers.plainly], [packing.shifted]) if otherwise == APART else ([], [])
-    grouped = groups.shared if otherwise == OTHERWISE else groups.apply
-    for rule in (*COPYING, *heads, *extra, *ARRANGING, grouped, *far):
-        rule(sch, target)
-    if (wanted.gathered and not gathering.apply(sch, target)) or (wanted.repeated and not groups.repeated(sch, target)):
-        return False
-    if wanted.banded and not banding.apply(sch, target):
-        return False
-
-    def pack(laid_out: Schedule) -> bool:
-        gathers.apply(laid_out, target)
-        if wanted.flat and not planes.apply(laid_out, target):
-            return False
-
-        def elements(tried: Schedule, rows: Names) -> None:
-            packing.apply(tried, Way(target, otherwise == APART, weights, wanted.flat, rows, wanted.given))
-
-        batches.apply(laid_out, target, elements)
-        repeats.apply(laid_out, target)
-        diagonal.apply(laid_out, target, bool(wanted.weights))
-        return True
-
-    if wanted.flat or wanted.banded:  # there places fill the lanes that channels leave empty
-        return pack(sch)
-    merging.apply(sch, target, pack)
-    return True
-
-
-def _with_weights(sch: Schedule, target: Target, wanted: _Wanted, alone: bool, otherwise: int) -> Schedule:
-    """A schedule whose tensors are laid out, some of those that the program makes as weights.
-
-    Raises:
-        ScheduleError: as for packing, whichever these are.
-    """
-    refused = None
-    for trial, weights in turned.ways(sch, alone, wanted.weights):
-        try:
-            _in_elements(trial, target, wanted, alone, otherwise, weights)
-        except ScheduleError as error:
-            refused = refused or error
-            continue
-        if is_packed(trial.func, target):
-            if not turned.cuts(trial.func):
-                return trial
-            refused = refused or unfit("what the program makes would be read in single lanes")
-    raise refused or unfit("no factor of a product that the program makes can be read as a weight")
-
-
-def normal_forms(
-    func: PrimFunc, target: Target, whole: bool = False, unpacked: bool = False
-) -> list[tuple[tuple[str, ...], Schedule]]:
+def normal_forms(func: PrimFunc, target: Target, base: Wanted = PLAIN) -> list[Made]:
     """Schedules of a program that has been normalised, each with what was done that need not be; the plain one first.
 
     Args:
         func: as for ``normalise``.
         target: as for ``normalise``.
-        whole: as for ``normalise``.
-        unpacked: as for ``normalise``.
+        base: what every form is to have.
 
     Raises:
         ProgramError: a block's loops leave out a part of an iterator's domain, or loops without blocks are none of blocks.
@@ -459,82 +124,38 @@ def normal_forms(
     require_whole(func)
     begun = conditions.single(func)
     conditions.require_blocks(begun)
-    made = partial(normalised, func, target, whole=whole, unpacked=unpacked)
-    first = made()
-
-    def sooner(other: Schedule) -> bool:
-        """Whether there is a form, which takes less than the plain one does."""
-        return bool(other.trace.insts) and estimate(other.func, target) < estimate(first.func, target)
-
+    first = normalised(func, target, base)
     # What no rule packs is packed already, or refused: of single stores analysis says better what is in the way.
-    forms: list[tuple[tuple[str, ...], Schedule]] = [((), first if first.trace.insts else begun)]
-    if plain_blocks(begun.func) and windows.applies(begun.func):
-        other = made(True)
-        if target.semantics == "chisel":  # elsewhere what slides would have to be moved
-            slid = made(True, True, slid=True)
-            if slid.trace.insts:
-                forms.append(((DIFFERENCES, KEPT, SLID), slid))
-        if other.trace.insts:
-            forms.append(((DIFFERENCES,), other))
-            other = made(True, True)
-            if other.trace.insts:
-                forms.append(((DIFFERENCES, KEPT), other))
-    if plain_blocks(begun.func) and fused.applies(begun.func):
-        other = made(fused=True)
-        if other.trace.insts:
-            forms.append(((FUSED,), other))
-    if first.trace.insts and gathering.applies(begun.func, target):
-        other = made(gathered=True)
-        if other.trace.insts:
-            forms.append(((GATHERED,), other))
-    if first.trace.insts and planes.applies(begun.func, target):
-        other = made(flat=True)
-        if sooner(other):
-            forms.append(((PLACES,), other))
-    if first.trace.insts and not is_packed(begun.func, target) and banding.applies(begun.func, target):
-        other = made(banded=True)
-        if sooner(other):
-            forms.append(((BANDED,), other))
-    if first.trace.insts and groups.repeats(begun.func):
-        other = made(repeated=True)
-        if other.trace.insts:
-            forms.append(((REPEATED,), other))
-    if plain_blocks(begun.func) and moving.applies(begun.func) and not is_packed(begun.func, target):
-        other = made(moved=True)
-        if other.trace.insts:
-            forms.append(((MOVED,), other))
-    return forms
+    forms: dict[tuple[str, ...], Schedule] = {(): first if first.trace.insts else begun}
+    there: set[tuple[str, ...]] = {()} if first.trace.insts else set()
+    for other in OTHERS:
+        if (other.needs is not None and other.needs not in there) or not other.applies(begun.func, target):
+            continue
+        made = normalised(func, target, wanted_of(other.done, base))
+        if made.trace.insts and not (other.sooner and estimate(made.func, target) >= estimate(first.func, target)):
+            forms[other.done] = made
+            there.add(other.done)
+    if (GATHERED,) in there:
+        _gathered(func, target, base, forms)
+    return list(forms.items())
 
 
-def normalised(
-    func: PrimFunc, target: Target, differences: bool = False, kept: bool = False, gathered: bool = False,
-    repeated: bool = False, moved: bool = False, slid: bool = False, fused: bool = False, whole: bool = False, flat: bool = False,
-    banded: bool = False, unpacked: bool = False,
-) -> Schedule:
-    """A schedule of a program that has been normalised, its trace included.
+def _gathered(func: PrimFunc, target: Target, base: Wanted, forms: dict[tuple[str, ...], Schedule]) -> None:
+    """Adds the best form whose windows the host gathers and that has something else it need not have, if that takes less so.
 
-    Args:
-        func: as for ``normalise``.
-        target: as for ``normalise``.
-        differences: as for ``normalise``.
-        kept: as for ``normalise``.
-        gathered: as for ``normalise``.
-        repeated: as for ``normalise``.
-        moved: as for ``normalise``.
-        slid: as for ``normalise``.
-        fused: as for ``normalise``.
-        whole: as for ``normalise``.
-        flat: as for ``normalise``.
-        banded: as for ``normalise``.
-        unpacked: as for ``normalise``.
+    A convolution's windows may be gathered, and a pool's behind it compare where its sums are made.
     """
-    wanted = _Wanted(differences, kept, slid, gathered, repeated, moved, fused, flat, banded, whole=whole, handed=unpacked)
-    sch = _attempt(func, target, wanted)[0] or Schedule(func, seed=0)
-    sch.error_render_level = "detail"  # from here on a refusal is for somebody to read
-    return sch
+    found: dict[tuple[str, ...], Schedule] = {}
+    for done in [done for done in forms if {DIFFERENCES, FUSED} & {*done}]:
+        made = normalised(func, target, wanted_of((*done, GATHERED), base))
+        if made.trace.insts and estimate(made.func, target) < estimate(forms[done].func, target):
+            found[(*done, GATHERED)] = made
+    if found:
+        best = min(found, key=lambda done: estimate(found[done].func, target))
+        forms[best] = found[best]
 
 
 __all__ = [
-    "BANDED", "DIFFERENCES", "FUSED", "GATHERED", "KEPT", "MOVED", "PLACES", "REPEATED", "SLID", "normal_forms", "normalise",
-    "normalised", "why_unpacked",
+    "BANDED", "DIFFERENCES", "FUSED", "GATHERED", "KEPT", "MOVED", "PLACES", "REPEATED", "SLID", "Trait", "Wanted",
+    "normal_forms", "normalise", "normalised", "trait_of", "wanted_of", "why_unpacked",
 ]

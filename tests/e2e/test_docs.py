@@ -223,6 +223,10 @@ def test_every_room_has_its_paragraph() -> None:
     rooms = [p.parent for p in (ROOT / "autosched").glob("*/__init__.py")] + [ROOT / n for n in ("space", "sim", "tuning_logs")]
     missing = [name for name in (p.relative_to(ROOT).as_posix() for p in rooms) if f"`{name}/`" not in page]
     assert not missing, f"docs/architecture.md does not say what is in {missing}"
+    # Of the space, where the most is decided, every file.
+    files = [p.name for p in (ROOT / "space").rglob("*.py") if not p.name.startswith("_")]
+    unnamed = [name for name in files if f"`{name}`" not in page]
+    assert not unnamed, f"docs/architecture.md does not say what {unnamed} are for"
 
 
 def test_files_that_pages_name_exist() -> None:

@@ -16,7 +16,7 @@ from autosched.target import get_target
 from autosched.workloads import workload
 from space import Space
 from space.lanes import Filling, fillings
-from space.normalise import GATHERED, normalise
+from space.normalise import GATHERED, Wanted, normalise
 
 PROGRAMS = Path(__file__).resolve().parents[1] / "data" / "programs"
 TARGET = get_target("vta-de10")
@@ -111,7 +111,7 @@ def test_fillings_count_what_packing_has_filled_up() -> None:
     weight = found["W_global"]
     assert weight == Filling(Fraction(3, 16), Fraction(1), given["W"])
     assert found["X_global"].lanes == Fraction(3, 16) and found["X_global"].most == given["X"]
-    gathered, _ = normalise(func, TARGET, gathered=True)
+    gathered, _ = normalise(func, TARGET, Wanted(gathered=True))
     again = fillings(split_host(gathered).pack)
     name = next(n for n in again if n.startswith("W") and n.endswith("reindex"))
     assert again[name] == Filling(Fraction(147, 160), Fraction(1), given["W"])

@@ -16,7 +16,7 @@ from autosched.ir.verify import verify
 from autosched.script import parse
 from autosched.target import get_target
 from space import Space
-from space.normalise import GATHERED, normal_forms
+from space.normalise import DIFFERENCES, FUSED, GATHERED, normal_forms
 from space.normalise.blocks import device_blocks, extents, is_packed, product_of
 
 TARGET = get_target("vta-de10")
@@ -139,3 +139,60 @@ def test_the_search_holds_it_against_the_others(tmp_path) -> None:
     other = tune(func, trials=16, log=tmp_path / "one", jobs=1, cold=True, fix={"sketch": 0})
     assert other.verified and GATHERED not in other.explain and sketch != 0
     assert report.cycles is not None and other.cycles is not None and report.cycles < other.cycles
+
+
+def pooled(size: int, *, channels: int = 3, also: bool = False) -> PrimFunc:
+    """A convolution of so many channels, and the largest of its windows of two; ``also``: what it makes is a result as well."""
+    o = size // 2
+    func = parse(f"""from autosched.script import T
+
+@T.prim_func
+def main(x: T.Buffer(({channels}, {size + 2}, {size + 2}), "int8"), w: T.Buffer((32, {channels}, 3, 3), "int8"),
+         {f'made: T.Buffer((32, {size}, {size}), "int8"), ' if also else ''}out: T.Buffer((32, {o}, {o}), "int8")):
+    acc = T.alloc_buffer((32, {size}, {size}), "int32")
+    {'' if also else f'made = T.alloc_buffer((32, {size}, {size}), "int8")'}
+    for f, y, xx, c, i, j in T.grid(32, {size}, {size}, {channels}, 3, 3):
+        with T.block("conv"):
+            vf, vy, vx, vc, vi, vj = T.axis.remap("SSSRRR", [f, y, xx, c, i, j])
+            with T.init():
+                acc[vf, vy, vx] = 0
+            acc[vf, vy, vx] += T.Cast("int32", x[vc, vy + vi, vx + vj]) * T.Cast("int32", w[vf, vc, vi, vj])
+    for f, y, xx in T.grid(32, {size}, {size}):
+        with T.block("made"):
+            vf, vy, vx = T.axis.remap("SSS", [f, y, xx])
+            made[vf, vy, vx] = T.Cast("int8", T.min(T.max(acc[vf, vy, vx] >> 6, 0), 127))
+    for f, y, xx, i, j in T.grid(32, {o}, {o}, 2, 2):
+        with T.block("pool"):
+            vf, vy, vx, vi, vj = T.axis.remap("SSSRR", [f, y, xx, i, j])
+            with T.init():
+                out[vf, vy, vx] = T.int8(-128)
+            out[vf, vy, vx] = T.max(out[vf, vy, vx], made[vf, vy * 2 + vi, vx * 2 + vj])
+""")
+    assert isinstance(func, PrimFunc)
+    return func
+
+
+@pytest.mark.parametrize(("also", "behind"), [(False, FUSED), (True, DIFFERENCES)])
+def test_a_pool_behind_gathered_windows_does_what_it_need_not(also: bool, behind: str, tmp_path) -> None:
+    """Each alone leaves the other's work: nine products of three channels, or what the pool widens."""
+    func = pooled(8, also=also)
+    forms = dict(normal_forms(func, TARGET))
+    both = [done for done in forms if {GATHERED, behind} <= {*done}]
+    assert both == [(behind, GATHERED)] and (GATHERED,) in forms and (behind,) in forms
+    made = forms[both[0]].func
+    inputs = random_inputs(func, 0)
+    assert verify(made) == [] and all(np.array_equal(a, b) for a, b in zip(run(made, *inputs), run(func, *inputs)))
+    space = Space(func, "vta-de10")
+    best = {}
+    for k, sketch in enumerate(space.sketches):
+        report = tune(func, trials=4, log=tmp_path / str(k), jobs=1, cold=True, fix={"sketch": k})
+        assert report.verified and report.cycles is not None
+        together = GATHERED in sketch.done
+        best[together] = min(best.get(together, report.cycles), report.cycles)
+    assert best[True] < 0.85 * best[False]
+
+
+def test_one_of_both_alone_is_no_such_form() -> None:
+    """Of windows of which the channels fill the lanes there is nothing to gather, and behind a convolution alone nothing else."""
+    assert [done for done, _ in normal_forms(convolution(3, 3, pad=1), TARGET) if len(done) > 1] == []
+    assert [done for done, _ in normal_forms(pooled(8, channels=16), TARGET) if GATHERED in done] == []

@@ -19,7 +19,7 @@ from autosched.schedule import Schedule
 from autosched.schedule.kit.trace import Trace
 from autosched.target import get_target
 from autosched.workloads import workload
-from space.normalise import MOVED, normal_forms, normalise
+from space.normalise import MOVED, Wanted, normal_forms, normalise
 from space.normalise.blocks import is_packed
 
 # Programs of tests/data/programs that no rule brings into form yet.
@@ -93,19 +93,19 @@ def test_a_users_program_means_the_same_and_is_packed(user_programs, name: str, 
 def test_what_is_moved_is_made_where_it_goes(user_programs, name: str) -> None:
     target = get_target("vta-de10")
     func = program(user_programs, name)
-    new, steps = normalise(func, target, moved=True)
+    new, steps = normalise(func, target, Wanted(moved=True))
     assert steps and not verify(new) and is_packed(split_host(new).device, target) and replayed(func, steps).func == new
     inputs = random_inputs(func, 5)
     for got, wanted in zip(run(new, *inputs), run(func, *inputs), strict=True):
         assert np.array_equal(got, wanted)
-    assert normalise(new, target, moved=True) == (new, ())
+    assert normalise(new, target, Wanted(moved=True)) == (new, ())
     assert [done for done, _ in normal_forms(func, target)][-1] == (MOVED,)
 
 
 @pytest.mark.parametrize("name", ["dense_chain", "conv_two_results", "flat_conv", "move_transposed"])
 def test_where_nothing_is_moved_there_is_no_such_form(user_programs, name: str) -> None:
     func = program(user_programs, name)
-    assert normalise(func, get_target("vta-de10"), moved=True) == (func, ())
+    assert normalise(func, get_target("vta-de10"), Wanted(moved=True)) == (func, ())
 
 
 def kinds(value: object) -> object:

@@ -14,7 +14,7 @@ from autosched.ir.expr import Expr
 from autosched.ir.stmt import PrimFunc
 from autosched.target import get_target
 from space import Space
-from space.normalise import normal_forms
+from space.normalise import Wanted, normal_forms
 
 
 def filtered(dtype: str) -> tuple[te.Tensor, list[te.Tensor]]:
@@ -100,7 +100,7 @@ def test_what_a_stage_reads_is_for_the_accelerator() -> None:
     with pytest.raises(SpaceError, match="padded' reads s at another place than it writes"):
         Space(program(given, made, more), "vta-de10")
     target = get_target("vta-de10")
-    assert [len(sch.trace.insts) for _, sch in normal_forms(program(given, made, more), target, unpacked=True)] == [0]
+    assert [len(sch.trace.insts) for _, sch in normal_forms(program(given, made, more), target, Wanted(handed=True))] == [0]
 
 
 @pytest.mark.parametrize(("of", "said"), [
@@ -119,5 +119,5 @@ def test_a_program_of_moves_alone_stays_with_the_accelerator() -> None:
     """What is moved is given, not computed: no host stage makes the result of it."""
     x = te.placeholder((1, 5, 4, 6), "int8", name="x")
     func = program([x], padded(x))
-    assert [len(sch.trace.insts) for _, sch in normal_forms(func, get_target("vta-de10"), unpacked=True)] == [0]
+    assert [len(sch.trace.insts) for _, sch in normal_forms(func, get_target("vta-de10"), Wanted(handed=True))] == [0]
     computes(func, "vta-de10")

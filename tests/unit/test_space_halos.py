@@ -28,7 +28,7 @@ from autosched.workloads import Workload, workload
 from space import Space, borders, sketch
 from space.machine_bound import machine_bound
 from space.nest import Nest, analyse
-from space.normalise import KEPT, SLID, normalised
+from space.normalise import KEPT, SLID, Wanted, normalised
 from space.normalise.blocks import device_blocks, loads_of, store_of
 from space.rules.length import instructions
 
@@ -69,7 +69,7 @@ def drawn(space: Space, n: int, seed: int = 0, slid: bool = False) -> list[np.nd
 @pytest.mark.parametrize("sizes", OVERLAPPING)
 def test_what_windows_share_is_made_once_and_stored_nowhere(sizes: str, same: Same) -> None:
     for func in (pool(sizes).func, smallest(sizes)):
-        sch = normalised(func, DE10, True, True)
+        sch = normalised(func, DE10, Wanted(differences=True, kept=True))
         same(func, sch)
         device = split_host(sch.func).device
         stored = [store_of(b).buffer for b in device_blocks(device) if store_of(b).buffer in device.buffers]
@@ -101,7 +101,7 @@ LARGE = [pytest.param(*pair, marks=pytest.mark.slow) for pair in (
 def test_neighbours_are_compared_in_place(k: int, stride: int, same: Same) -> None:
     sizes = f"h={2 * k + 3},w={3 * k + 1},c=32,k={k},stride={stride}"
     for func in (pool(sizes).func, smallest(sizes)):
-        sch = normalised(func, DE10, True, True, slid=True)
+        sch = normalised(func, DE10, Wanted(differences=True, kept=True, slid=True))
         same(func, sch)
         (nest,) = analyse(split_host(sch.func).device, DE10, True)
         stages = [*nest.stages, *(s for halo in nest.halos for s in halo.stages)]
@@ -164,7 +164,7 @@ def test_no_form_is_there_twice() -> None:
 def test_a_chain_has_so_many_operands_of_its_own() -> None:
     """Of five rows four apart three are a window's own, of six rows five apart four."""
     for sizes, fits in (("h=21,w=21,c=16,k=5,stride=4", True), ("h=26,w=26,c=16,k=6,stride=5", False)):
-        assert bool(normalised(pool(sizes).func, DE10, True, True, slid=True).trace.insts) == fits
+        assert bool(normalised(pool(sizes).func, DE10, Wanted(differences=True, kept=True, slid=True)).trace.insts) == fits
 
 
 @T.prim_func
@@ -183,7 +183,7 @@ def along(Y: T.Buffer((1, 19, 1, 16), "int8"), largest: T.Buffer((1, 9, 1, 16), 
 
 
 def test_a_window_of_one_direction_slides_too(same: Same) -> None:
-    same(along, normalised(along, DE10, True, True, slid=True))
+    same(along, normalised(along, DE10, Wanted(differences=True, kept=True, slid=True)))
     space = Space(along, DE10)
     assert form_of(space) is None and form_of(space, True) is not None, "its elements are what its neighbours share"
     for point in drawn(space, 4, 0, True):
@@ -215,7 +215,7 @@ def written_out(Y: T.Buffer((1, 6, 1, 16), "int8"), Z: T.Buffer((1, 6, 1, 16), "
 ])
 def test_other_windows_have_no_such_form(func: PrimFunc, why: str) -> None:
     assert form_of(Space(func, DE10)) is None, why
-    assert not normalised(func, DE10, True, True).trace.insts, why
+    assert not normalised(func, DE10, Wanted(differences=True, kept=True)).trace.insts, why
     # A window may be longer where halves of what it shares overlap.
     assert (form_of(Space(func, DE10), True) is None) == (why != "more operands than a chain has")
 
@@ -228,8 +228,8 @@ def test_without_sliding_rows_are_chains_of_their_own(k: int, stride: int, kept:
     """A window is longer than a chain may be, but none of its rows is, nor what compares them."""
     func = pool(f"h={k + stride},w={k + stride},c=16,k={k},stride={stride}").func
     portable = get_target("vta-de10-portable")
-    assert bool(normalised(func, portable, True, True).trace.insts) == kept
-    assert bool(normalised(func, portable, True).trace.insts) == stored
+    assert bool(normalised(func, portable, Wanted(differences=True, kept=True)).trace.insts) == kept
+    assert bool(normalised(func, portable, Wanted(differences=True)).trace.insts) == stored
 
 
 def test_rows_that_are_chains_compute_the_same_and_are_worth_it(same: Same) -> None:
@@ -237,7 +237,7 @@ def test_rows_that_are_chains_compute_the_same_and_are_worth_it(same: Same) -> N
     task = resolve("max_pool2d:h=9,w=9,c=16,k=5,stride=1,pad=2", portable)
     space = Space(task.func, portable)
     for kept in (False, True):
-        same(task.func, normalised(task.func, portable, True, kept))
+        same(task.func, normalised(task.func, portable, Wanted(differences=True, kept=kept)))
     k = form_of(space)
     assert k is not None
     nest = space.sketches[k].model.nest
@@ -249,7 +249,7 @@ def test_rows_that_are_chains_compute_the_same_and_are_worth_it(same: Same) -> N
 
 
 def test_a_stage_reads_at_several_places_only_where_that_is_said() -> None:
-    sch = normalised(pool(OVERLAPPING[0]).func, DE10, True, True)
+    sch = normalised(pool(OVERLAPPING[0]).func, DE10, Wanted(differences=True, kept=True))
     with refused(SpaceError, "index"):
         analyse(split_host(sch.func).device, DE10)
     (nest,) = analyse(split_host(sch.func).device, DE10, True)
@@ -261,7 +261,7 @@ def test_a_stage_reads_at_several_places_only_where_that_is_said() -> None:
     sch.decompose_value("pool", [0])  # one stage reads it in place now: it is of the chain, and not for another to read elsewhere
     with pytest.raises(SpaceError, match="at another place than it writes"):
         analyse(split_host(sch.func).device, DE10, True)
-    three = normalised(pool(OVERLAPPING[1]).func, DE10, True, True)
+    three = normalised(pool(OVERLAPPING[1]).func, DE10, Wanted(differences=True, kept=True))
     analyse(split_host(three.func).device, DE10, True)
     three.decompose_value("pool", [0])  # rows 0 and 1 in one stage, row 2 in the next
     with pytest.raises(SpaceError, match="no sum of products that it alone reads"):

@@ -14,7 +14,7 @@ from autosched.target import get_target
 from autosched.workloads import of_func
 from space import Space
 from space.machine_bound import machine_bound
-from space.normalise import REPEATED, normalise
+from space.normalise import REPEATED, Wanted, normalise
 from space.normalise.blocks import is_packed
 
 DE10 = get_target("vta-de10")
@@ -40,7 +40,7 @@ def larger(c: int, h: int, w: int, by: tuple[int, int], value: str = "plain") ->
 ])
 def test_what_repeats_is_read_once(c: int, h: int, w: int, by: tuple[int, int], value: str) -> None:
     func = larger(c, h, w, by, value)
-    new, steps = normalise(func, DE10, repeated=True)
+    new, steps = normalise(func, DE10, Wanted(repeated=True))
     assert steps and is_packed(split_host(new).device, DE10)
     inputs = random_inputs(func, 2)
     for got, wanted in zip(run(new, *inputs), run(func, *inputs), strict=True):
@@ -68,7 +68,7 @@ def test_the_form_stands_behind_the_other_and_loads_less() -> None:
 @pytest.mark.parametrize(("value", "by"), [("plain", (1, 1)), ("remainder", (1, 2))])
 def test_where_nothing_repeats_side_by_side_there_is_no_such_form(value: str, by: tuple[int, int]) -> None:
     func = larger(16, 6, 6, by, value)
-    assert normalise(func, DE10, repeated=True) == (func, ())
+    assert normalise(func, DE10, Wanted(repeated=True)) == (func, ())
 
 
 def windowed(
@@ -101,7 +101,7 @@ def windowed(
 ])
 def test_windows_on_what_repeats_begin_at_each_of_its_places(by: tuple[int, int], k: int, pad: int, shape: list[int]) -> None:
     func = windowed(by, k, pad)
-    new, steps = normalise(func, DE10, repeated=True)
+    new, steps = normalise(func, DE10, Wanted(repeated=True))
     assert bool(steps) == bool(shape)
     if not shape:
         return
@@ -113,7 +113,7 @@ def test_windows_on_what_repeats_begin_at_each_of_its_places(by: tuple[int, int]
 
 
 def test_windows_that_move_on_by_whole_elements_begin_at_one_place() -> None:
-    assert normalise(windowed((2, 2), 3, 1, step=2), DE10, repeated=True)[1] == ()
+    assert normalise(windowed((2, 2), 3, 1, step=2), DE10, Wanted(repeated=True))[1] == ()
 
 
 @pytest.mark.parametrize("target", ["vta-de10", "vta-de10-portable"])
@@ -150,13 +150,13 @@ def test_windows_on_a_padded_copy_begin_at_each_place_as_well() -> None:
         return te.create_prim_func([x, w, out])
 
     func = apart(1)
-    new, _ = normalise(func, DE10, repeated=True)
+    new, _ = normalise(func, DE10, Wanted(repeated=True))
     (stored,) = (b for b in split_host(new).device.buffers if b.name == "out_global")
     assert [int(e.value) for e in stored.shape] == [1, 1, 4, 2, 5, 2, 1, 16]
     inputs = random_inputs(func, 2)
     for got, wanted in zip(run(new, *inputs), run(func, *inputs), strict=True):
         assert np.array_equal(got, wanted)
-    other, _ = normalise(apart(3), DE10, repeated=True)
+    other, _ = normalise(apart(3), DE10, Wanted(repeated=True))
     shapes = [[int(e.value) for e in b.shape] for b in split_host(other).device.buffers if b.name == "out_global"]
     assert all(shape[2:4] != [4, 2] for shape in shapes), "along rows that lie elsewhere there are no places"
 

@@ -1,0 +1,123 @@
+"""What a form of a program may have that it need not: how that is asked for, what it is called, what it means for a space."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import NamedTuple
+
+DIFFERENCES = "extrema by differences"
+KEPT = "what windows share stays"  # in the accumulator; else it is stored, and read again
+SLID = "neighbours are compared in place"  # the one in the other's; else with what each has of its own
+REPEATED = "what repeats is read once"  # else a load brings each of an element's places
+MOVED = "what is read elsewhere is made there, or stored"  # else it would have to be moved
+FUSED = "windows compare sums where they are made"  # else what is between them is stored, and read again
+PLACES = "places as lanes"  # else channels, which leave lanes empty
+BANDED = "lanes along rows by banded weights"  # and windows that overlap, which the host makes
+GATHERED = "windows gathered by the host"  # which is work of its own; else the machine reads them where they lie
+
+
+class Wanted(NamedTuple):
+    """What a form is to have; where a program has nothing of the kind there is no such form.
+
+    Args:
+        differences: whether extrema of int8 are written as differences.
+        kept: whether what several windows share stays in the accumulator then.
+        slid: whether what two windows share is compared in place then.
+        gathered: whether the host gathers what windows read, where that fills more lanes.
+        repeated: whether what stages read several times, side by side, is read once.
+        moved: whether what is read elsewhere than it is made is made there, or stored.
+        fused: whether windows compare sums where they are made.
+        flat: whether places are lanes, where channels leave some empty.
+        banded: whether neighbouring results are lanes where filters and channels fill fewer.
+        weights: in how many ways to choose weights that the program makes; no program has any that has another form.
+        whole: whether sums keep the terms that change nothing.
+        given: whether only what the host lays out is a weight.
+        handed: whether the host makes the results that only move what is computed.
+    """
+
+    differences: bool = False
+    kept: bool = False
+    slid: bool = False
+    gathered: bool = False
+    repeated: bool = False
+    moved: bool = False
+    fused: bool = False
+    flat: bool = False
+    banded: bool = False
+    weights: int = 0
+    whole: bool = False
+    given: bool = False
+    handed: bool = False
+
+    @property
+    def plain(self) -> Wanted:
+        """What the form has that has nothing it need not have."""
+        return Wanted(whole=self.whole, handed=self.handed)
+
+    def also(self, other: Wanted) -> Wanted:
+        """What has all that either has."""
+        return Wanted._make(max(a, b) for a, b in zip(self, other))
+
+
+PLAIN = Wanted()
+# By what a form is called, how it is asked for.
+WANTED = {
+    DIFFERENCES: Wanted(differences=True), KEPT: Wanted(kept=True), SLID: Wanted(slid=True), REPEATED: Wanted(repeated=True),
+    MOVED: Wanted(moved=True), FUSED: Wanted(fused=True), PLACES: Wanted(flat=True), BANDED: Wanted(banded=True),
+    GATHERED: Wanted(gathered=True),
+}
+
+
+def wanted_of(done: Iterable[str], base: Wanted = PLAIN) -> Wanted:
+    """How a form is asked for that has all of some things.
+
+    Args:
+        done: what they are called.
+        base: what it has besides.
+    """
+    for name in done:
+        base = base.also(WANTED[name])
+    return base
+
+
+@dataclass(frozen=True)
+class Trait:
+    """What it means for a form's space that something was done.
+
+    Args:
+        later: its points come behind those of others, and only where there are others.
+        behind: they come behind those of others, but may be the only ones; what is in the way of it nobody is told.
+        last: they come behind all others.
+        around: tiles make what is around them, too.
+        apart: how much rather the machine's bound is that of a form without it: what is stored between nests, or taken away and
+            added again, another program does without.
+        fuller: lanes are fuller than the program's, which the bound's count of visits has to say.
+    """
+
+    later: bool = False
+    behind: bool = False
+    last: bool = False
+    around: bool = False
+    apart: int = 0
+    fuller: bool = False
+
+
+TRAITS = {
+    DIFFERENCES: Trait(apart=1), KEPT: Trait(later=True, around=True, apart=1), FUSED: Trait(behind=True, around=True, apart=2),
+    MOVED: Trait(behind=True), REPEATED: Trait(later=True), PLACES: Trait(later=True, fuller=True),
+    GATHERED: Trait(later=True, fuller=True), BANDED: Trait(later=True, last=True, fuller=True),
+}
+
+
+def trait_of(done: Iterable[str]) -> Trait:
+    """What all that was done means together.
+
+    Args:
+        done: of a form, in words; those of structural rules mean nothing here.
+    """
+    own = [TRAITS.get(name, Trait()) for name in done]
+    return Trait(
+        later=any(t.later for t in own), behind=any(t.behind for t in own), last=any(t.last for t in own),
+        around=any(t.around for t in own), apart=sum(t.apart for t in own), fuller=any(t.fuller for t in own),
+    )
