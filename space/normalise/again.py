@@ -1,4 +1,4 @@
-"""What several stages do to a sum first, and all alike (a bias that is added), is done once."""
+"""What is done to a sum first, and alike wherever stages read it (a bias that is added), is done once."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from autosched.schedule import Schedule
 from autosched.schedule.primitives.reductions.stages import part_at
 from autosched.target import Target
 from space.normalise.blocks import device_block, device_blocks, given, product_of, readers_of, store_of
-from space.normalise.copies import path_of
+from space.normalise.copies import paths_to
 from space.sites import alu_ops
 
 _AT = tuple([Var(f"v{n}", "int32") for n in range(16)])  # iterators of values that are compared
 
 
 def apply(sch: Schedule, target: Target) -> None:
-    """Gives what every reader of a sum begins with a stage that all of them read, where a tensor is added there.
+    """Gives what every read of a sum begins with a stage, which is read instead; of several stages where a tensor is added there.
 
     The sum itself is then read by that stage alone, which works in its place.
     """
@@ -32,27 +32,26 @@ def apply(sch: Schedule, target: Target) -> None:
 
 
 def _alike(sch: Schedule, total: Block) -> list[tuple[str, list[int]]]:
-    """The readers of a sum, each with the part of its value that they have in common; none where there is no such part."""
+    """Where a sum is read, each time with the part of that value that all have in common; none where there is no such part."""
     buffer = store_of(total).buffer
     readers = readers_of(sch.func, buffer)
-    if len(readers) < 2:
-        return []
     params = set(given(sch.func))
     chains = []
     for block in readers:
         store = store_of(block)
-        loads = [x for x in walk_expr(store.value) if isinstance(x, BufferLoad) and x.buffer is buffer]
-        path = path_of(store.value, loads[0]) if len(loads) == 1 and loads[0].indices == store.indices else None
-        if block.init is not None or path is None:
+        paths = paths_to(store.value, {buffer})
+        loads = [part_at(block, store.value, path) for path in paths]
+        if block.init is not None or any(x.indices != store.indices for x in loads if isinstance(x, BufferLoad)):
             return []
-        chains.append((block.name, path, [_written(block, path[:n]) for n in range(len(path) - 1, 0, -1)]))
+        chains += [(block.name, path, [_written(block, path[:n]) for n in range(len(path) - 1, 0, -1)]) for path in paths]
     common = 0
     for parts in zip(*(values for _, _, values in chains)):
         same = all(p == parts[0] and p.dtype == "int32" for p in parts)
         if not same or any(x.buffer not in params | {buffer} for x in walk_expr(parts[0]) if isinstance(x, BufferLoad)):
             break
         common += 1
-    if not common or not alu_ops(chains[0][2][common - 1])[1]:
+    # What one stage does several times to a sum it does to copies of it.
+    if len(chains) < 2 or not common or not (len(readers) == 1 or alu_ops(chains[0][2][common - 1])[1]):
         return []
     return [(name, path[: len(path) - common]) for name, path, _ in chains]
 

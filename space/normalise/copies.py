@@ -281,6 +281,13 @@ def path_of(value: Expr, part: Expr) -> list[int] | None:
     return _path(value, lambda e: e is part)
 
 
+def paths_to(value: Expr, buffers: Collection[Buffer]) -> list[list[int]]:
+    """Where in a value some tensors are read, every time."""
+    if isinstance(value, BufferLoad) and value.buffer in buffers:
+        return [[]]
+    return [[k, *path] for k, child in enumerate(expr_children(value)) for path in paths_to(child, buffers)]
+
+
 def path_to(value: Expr, buffers: Collection[Buffer]) -> list[int] | None:
     """Where in a value one of some tensors is read first."""
     return _path(value, lambda e: isinstance(e, BufferLoad) and e.buffer in buffers)

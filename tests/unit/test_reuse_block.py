@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 
+import numpy as np
 import pytest
 from refusals import refused
 
+from autosched import te, tune
 from autosched.errors import ScheduleError
 from autosched.ir import IRModule, PrimFunc
+from autosched.ir.expr import BufferLoad, Expr
+from autosched.ir.functor import walk_expr
 from autosched.ir.host import split_host
+from autosched.ir.interp import random_inputs, run
 from autosched.schedule import Schedule
 from autosched.script import parse
 from autosched.target import get_target
@@ -118,3 +124,53 @@ def test_what_readers_of_a_sum_begin_with(one: str, other: str, once: bool) -> N
     new = split_host(normalise(parse(USERS.format(one=one, other=other)), get_target("vta-de10"))[0]).device
     total = next(store_of(b).buffer for b in device_blocks(new) if b.name == "C")
     assert (len(readers_of(new, total)) == 1) == once
+
+
+def one_result(value: str) -> PrimFunc:
+    """A product of which one stage makes the only result."""
+    text = USERS[: USERS.index("    for y, x")].replace('"int32"), P:', '"int32"),\n      P:').replace(
+        ' P: T.Buffer((4, 16), "int8"),\n      Q: T.Buffer((4, 16), "int8")):', ' P: T.Buffer((4, 16), "int8")):')
+    func = parse(text.format(one=value))
+    assert isinstance(func, PrimFunc)
+    return func
+
+
+@pytest.mark.parametrize(("value", "once"), [
+    ("T.max(C[vi, vj] + b[vj] >> 6, C[vi, vj] + b[vj] >> 9)", True),
+    ("T.max(C[vi, vj] + b[vj] >> 6, T.min(C[vi, vj] + b[vj], 0)) + T.min(C[vi, vj] + b[vj], 7)", True),
+    ("T.max(C[vi, vj] >> 6, (C[vi, vj] >> 6) + 5)", True),
+    ("T.max(C[vi, vj] + b[vj] >> 6, C[vi, vj] + b[15 - vj] >> 9)", False),
+    ("T.max(C[vi, vj] + b[vj] >> 6, C[vi, vj] >> 9)", False),  # the sum is wanted as it is, too
+    ("T.max(C[vi, vj] >> 6, C[vi, vj] >> 9)", False),
+])
+def test_what_one_stage_does_several_times(value: str, once: bool) -> None:
+    func, target = one_result(f"T.min(T.max({value}, -128), 127)"), get_target("vta-de10")
+    new = normalise(func, target)[0]
+    blocks = device_blocks(split_host(new).device)
+    total = next(store_of(b).buffer for b in blocks if b.name == "C")
+    values = [store_of(b).value for b in blocks if b.name != "C"]
+    loads = [e for value in values for e in walk_expr(value) if isinstance(e, BufferLoad) and e.buffer is total]
+    assert (len(loads) == 1) == once
+    inputs = random_inputs(func, 0)
+    assert np.array_equal(run(new, *inputs)[0], run(func, *inputs)[0])
+
+
+def leaky(stage: bool) -> PrimFunc:
+    """A leaky ReLU of a product and a bias, which is a stage of its own or written out wherever it is used."""
+    a, w, b = (te.placeholder(shape, dtype, name) for shape, dtype, name in (
+        ((8, 32), "int8", "a"), ((32, 32), "int8", "w"), ((32,), "int32", "b")))
+    k = te.reduce_axis((0, 32), name="k")
+    total = te.compute((8, 32), lambda i, j: te.sum(a[i, k].astype("int32") * w[j, k].astype("int32"), axis=k), name="total")
+    t = te.compute((8, 32), lambda i, j: (total[i, j] + b[j]) >> 6, name="t")
+
+    def at(i: Expr, j: Expr) -> Expr:
+        return t[i, j] if stage else (total[i, j] + b[j]) >> 6
+
+    out = te.compute((8, 32), lambda i, j: te.max(te.min(te.max(at(i, j), at(i, j) >> 3), 127), -128).astype("int8"), name="out")
+    return te.create_prim_func([a, w, b, out])
+
+
+def test_a_program_is_as_fast_however_it_says_so(tmp_path: Path) -> None:
+    found = [tune(leaky(stage), trials=8, jobs=1, cold=True, log=tmp_path / str(stage)) for stage in (True, False)]
+    assert found[0].verified and found[1].verified
+    assert (found[0].cycles, found[0].machine_bound) == (found[1].cycles, found[1].machine_bound)
