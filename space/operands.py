@@ -302,6 +302,9 @@ def _factor(
                        tuple(size for _, size in dims), twin=any(o.name == load.buffer.name for o in before), within=within,
                        first=first)
     tensor = next(e.buffer for e in walk_expr(producer.store.value) if isinstance(e, BufferLoad))
+    if tensor not in sources:
+        raise SpaceError(f"operand {load.buffer.name} of block {name!r} is a copy of {tensor.name}, which is one itself, and a "
+                         f"load copies what is stored: read what {tensor.name} is a copy of", "operand")
     source = tuple(int_value(x) or 0 for x in tensor.shape[:-lanes])
     if len(source) != len(dims):
         source = tuple(size for _, size in dims)  # a copy in another shape: its own dimensions are what is known

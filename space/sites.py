@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from math import prod
 
 from autosched.errors import SpaceError
-from autosched.ir.expr import BinOp, BufferLoad, Call, Cast, Expr, Select, Var, int_value
+from autosched.ir.expr import BinOp, BufferLoad, Call, Cast, Expr, Var, int_value
 from autosched.ir.functor import expr_children, free_vars, stmt_children, walk, walk_expr
 from autosched.ir.host import is_move
-from autosched.ir.patterns import has_loads, loads_in, update_of
+from autosched.ir.patterns import choice_of, has_loads, loads_in, update_of
 from autosched.ir.stmt import Block, BlockRealize, BufferStore, For, PrimFunc, Stmt
 from autosched.target import Target
 
@@ -210,12 +210,12 @@ def is_copy(site: Site, matches: dict[str, tuple[BufferLoad, BufferLoad]]) -> bo
     operands = {x.buffer for pair in matches.values() for x in pair}
     if site.store.buffer not in operands:
         return False
-    value = site.store.value
-    if isinstance(value, Call) and value.op == "if_then_else":
-        value = value.args[1]
-    elif isinstance(value, Select):
-        value = value.true_value
-    return isinstance(value, BufferLoad)
+    choice, lane = choice_of(site.store.value), site.store.indices[-1]
+    # A load brings whole elements, or zeros in place of them.
+    if choice is not None and (int_value(choice[2]) != 0 or (isinstance(lane, Var) and lane in free_vars(choice[0]))):
+        return False
+    moved = site.store.value if choice is None else choice[1]
+    return isinstance(moved, BufferLoad) and moved.indices[-1] == lane
 
 
 def factor_of(anchor: Site) -> BufferLoad:

@@ -208,9 +208,10 @@ def sketches(
     if not found and any(step.op == "trim_reduction" for _, sch in forms for step in sch.trace.insts):
         # What is left of a sum may be none that a nest takes, where all of it is one. What is in the way is said of what is left.
         found = _fitting(normal_forms(func, target, Wanted(whole=True)), target, structural, numeric)[0]
-    if not found:
-        # A result that only moves what is computed may have nothing to be stored from, where the host moves it as it unpacks.
-        found = _fitting(normal_forms(func, target, Wanted(handed=True)), target, structural, numeric)[0]
+    # A result that only moves what is computed may have nothing to be stored from, where the host moves it as it unpacks. What is
+    # moved in between, or joined of it and of a parameter, is stored nowhere, where its readers load it from what it is made of.
+    for base in (Wanted(handed=True), Wanted(loaded=True), Wanted(handed=True, loaded=True)):
+        found = found or _fitting(normal_forms(func, target, base), target, structural, numeric)[0]
     if not found:
         assert refusal is not None
         raise _refused(func, target, refusal)

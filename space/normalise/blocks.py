@@ -180,6 +180,14 @@ def is_extremum(value: Expr) -> bool:
     return value.dtype == "int8" and not any(map(other, walk_expr(value)))
 
 
+def is_placed(value: Expr) -> bool:
+    """Whether a value is an element as it is, or a constant, by its place alone."""
+    choice = choice_of(value)
+    if choice is not None:
+        return not has_loads(choice[0]) and all(map(is_placed, choice[1:]))
+    return int_value(value) is not None or (isinstance(value, BufferLoad) and not has_loads(*value.indices))
+
+
 def has_digits(*values: Expr) -> bool:
     """Whether some value takes another one apart, by a division or a remainder."""
     return any(isinstance(e, BinOp) and e.op in ("//", "%") for value in values for e in walk_expr(value))

@@ -3,21 +3,27 @@
 from __future__ import annotations
 
 from autosched.ir.expr import BinOp, BufferLoad, Cast, Expr
-from autosched.ir.host import UNPACK, is_move, kind_of
+from autosched.ir.host import UNPACK, kind_of
 from autosched.ir.patterns import is_shifted
 from autosched.ir.stmt import Buffer
 from autosched.schedule import Schedule
 from autosched.target import Target
-from space.normalise.blocks import device_block, device_blocks, is_extremum, loads_of, readers_of, store_of, written
+from space.normalise.blocks import device_block, device_blocks, is_extremum, is_placed, loads_of, readers_of, store_of, written
 from space.normalise.widening import computed
 
 
-def apply(sch: Schedule, target: Target) -> None:
-    """Splits a stage off every block that computes and narrows at once."""
+def apply(sch: Schedule, target: Target, loaded: bool = False) -> None:
+    """Splits a stage off every block that computes and narrows at once.
+
+    Args:
+        sch: of the program.
+        target: the machine.
+        loaded: as for ``widening.apply``.
+    """
     for block in device_blocks(sch.func):
         # What is computed in int8 from tensors that come from outside; what a stage has narrowed stays in the accumulator.
         store = store_of(block)
-        inside = computed(sch) - {store.buffer.name}
+        inside = computed(sch, loaded) - {store.buffer.name}
         outside = any(x.buffer.name not in inside for x in loads_of(block)) or block.init is not None
         outside |= not is_extremum(store.value)
         if store.buffer.dtype == "int8" and _computes(store.value) and outside:
@@ -34,7 +40,7 @@ def apply(sch: Schedule, target: Target) -> None:
         if block.init is not None or store.buffer.dtype != "int8":
             continue
         # What a stage after it reads is a stage itself; what goes to memory is stored behind it.
-        if _computes(value) and store.buffer.name not in computed(sch) and any(x.buffer in made for x in loads_of(block)):
+        if _computes(value) and store.buffer.name not in computed(sch, loaded) and any(x.buffer in made for x in loads_of(block)):
             if not readers_of(sch.func, store.buffer):
                 sch.decompose_value(sch.get_sblock(block.name), [])
                 continue
@@ -67,7 +73,7 @@ def _unpacked(sch: Schedule, buffer: Buffer) -> bool:
 def _summed(sch: Schedule, buffer: Buffer) -> bool:
     """Whether another reduction takes in what a tensor holds, as it is or padded."""
     readers = readers_of(sch.func, buffer)
-    moved = [store_of(b).buffer for b in readers if b.init is None and is_move(store_of(b).value)]
+    moved = [store_of(b).buffer for b in readers if b.init is None and is_placed(store_of(b).value)]
     return any(b.init is not None for b in readers) or any(_summed(sch, other) for other in moved)
 
 

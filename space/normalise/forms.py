@@ -34,6 +34,8 @@ class Wanted(NamedTuple):
         whole: whether sums keep the terms that change nothing.
         given: whether only what the host lays out is a weight.
         handed: whether the host makes the results that only move what is computed.
+        loaded: whether what is joined of parameters and of what is computed is read part by part, and what is moved where it
+            comes from.
     """
 
     differences: bool = False
@@ -49,11 +51,12 @@ class Wanted(NamedTuple):
     whole: bool = False
     given: bool = False
     handed: bool = False
+    loaded: bool = False
 
     @property
     def plain(self) -> Wanted:
         """What the form has that has nothing it need not have."""
-        return Wanted(whole=self.whole, handed=self.handed)
+        return Wanted(whole=self.whole, handed=self.handed, loaded=self.loaded)
 
     def also(self, other: Wanted) -> Wanted:
         """What has all that either has."""

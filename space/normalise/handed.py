@@ -9,13 +9,11 @@ from __future__ import annotations
 from contextlib import suppress
 
 from autosched.errors import ScheduleError
-from autosched.ir.expr import BufferLoad, Expr, int_value
 from autosched.ir.functor import walk
 from autosched.ir.host import UNPACK, kind_of
-from autosched.ir.patterns import choice_of, has_loads
 from autosched.ir.stmt import BlockRealize, Buffer, PrimFunc
 from autosched.schedule import Schedule
-from space.normalise.blocks import device_blocks, loads_of, moved, store_of, written
+from space.normalise.blocks import device_blocks, is_placed, loads_of, moved, readers_of, store_of, written
 
 
 def apart(sch: Schedule) -> Schedule | None:
@@ -26,10 +24,14 @@ def apart(sch: Schedule) -> Schedule | None:
     """
     made, outside = sch.copy(), moved(sch.func)
     for block in reversed(device_blocks(sch.func)):
-        computed = any(x.buffer not in outside for x in loads_of(block))
-        if block.init is None and computed and _moves(store_of(block).value):
-            with suppress(ScheduleError), made.all_or_none():  # the accelerator reads it, or writes some of it later
+        store = store_of(block)
+        if block.init is not None or not is_placed(store.value):
+            continue
+        with suppress(ScheduleError), made.all_or_none():  # the accelerator reads it, or writes some of it later
+            if any(x.buffer not in outside for x in loads_of(block)):
                 made.host_stage(made.get_sblock(block.name))
+            elif store.buffer not in sch.func.buffers and not readers_of(made.func, store.buffer):
+                made.compute_inline(made.get_sblock(block.name))  # what the host reads is given to it
     return made if len(made.trace.insts) > len(sch.trace.insts) else None
 
 
@@ -41,11 +43,3 @@ def stored(func: PrimFunc) -> set[Buffer]:
     """
     stages = (s.block for s in walk(func.body) if isinstance(s, BlockRealize) and kind_of(s.block) == UNPACK)
     return written(func) & {*func.buffers, *[r.buffer for stage in stages for r in stage.reads]}
-
-
-def _moves(value: Expr) -> bool:
-    """Whether a value is an element as it is, or a constant, by its place alone."""
-    choice = choice_of(value)
-    if choice is not None:
-        return not has_loads(choice[0]) and all(map(_moves, choice[1:]))
-    return int_value(value) is not None or (isinstance(value, BufferLoad) and not has_loads(*value.indices))

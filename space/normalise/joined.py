@@ -6,21 +6,25 @@ go on from each other. Stages in between are cut where the parts meet, the last 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence, Set
+from collections.abc import Callable, Sequence, Set
+from contextlib import suppress
 from itertools import pairwise
 
 from autosched.errors import ScheduleError
 from autosched.ir.expr import BufferLoad, Expr, Var, int_value
-from autosched.ir.functor import walk_expr
+from autosched.ir.functor import substitute, walk_expr
 from autosched.ir.patterns import choice_of, loads_from
 from autosched.ir.simplify import Analyzer, linear_form
 from autosched.ir.stmt import Block, Buffer, BufferStore, PrimFunc
 from autosched.schedule import Schedule
 from autosched.target import Target
+from space.normalise import initial, loops, moves
 from space.normalise.blocks import (
     device_block,
     device_blocks,
     extents,
+    given,
+    is_placed,
     loads_of,
     readers_of,
     store_of,
@@ -46,6 +50,28 @@ def applies(func: PrimFunc) -> bool:
 def apply(sch: Schedule, target: Target) -> None:
     """Gives the parts of every such tensor tensors of their own."""
     _apart(sch, _joint)
+
+
+def with_given(begun: Schedule, target: Target) -> Schedule | None:
+    """A schedule in which what is joined of parameters and of what is computed is read part by part, and what is moved is, once.
+
+    Args:
+        begun: of a program of plain blocks; stays as it is.
+        target: the machine.
+
+    Returns:
+        It, or None where the program moves nothing that it reads itself.
+    """
+    if not any(b.init is None and is_placed(store_of(b).value) and store_of(b).buffer not in begun.func.buffers
+               for b in device_blocks(begun.func)):
+        return None
+    sch = begun.copy()
+    with suppress(ScheduleError):  # a block in loops that are not its own is none yet that can be cut
+        for rule in (loops.apart, initial.apply, loops.apply, initial.overwritten):
+            rule(sch, target)
+    _apart(sch, _joint_with_given)
+    moves.merged(sch)
+    return sch
 
 
 def elsewhere(func: PrimFunc) -> bool:
@@ -93,6 +119,8 @@ def _apart(sch: Schedule, joint: Callable[[PrimFunc, set[str]], Joint | None]) -
                 _cut(sch, buffer.name, dim, points)
         except ScheduleError:
             kept.add(buffer.name)  # what is in the way of a schedule, analysis says
+        else:
+            kept.clear()  # of what stays a reader may have been cut
 
 
 def _read_apart(func: PrimFunc, kept: set[str]) -> Joint | None:
@@ -108,9 +136,14 @@ def _read_apart(func: PrimFunc, kept: set[str]) -> Joint | None:
     return None
 
 
-def _joint(func: PrimFunc, kept: set[str]) -> Joint | None:
-    """The first tensor in between that is made in parts."""
-    blocks, made = device_blocks(func), written(func)
+def _joint_with_given(func: PrimFunc, kept: set[str]) -> Joint | None:
+    """As ``_joint``, of parameters as well."""
+    return _joint(func, kept, {*given(func)})
+
+
+def _joint(func: PrimFunc, kept: set[str], also: Set[Buffer] = frozenset()) -> Joint | None:
+    """The first tensor in between that is made in parts, of what the program makes and of ``also``."""
+    blocks, made = device_blocks(func), written(func) | also
     for block in blocks:
         buffer = store_of(block).buffer
         if buffer in func.buffers or buffer.name in kept:
@@ -210,19 +243,19 @@ def _cut_reader(sch: Schedule, name: str, buffer: Buffer, dim: int, points: Sequ
         if load.buffer is not buffer:
             continue
         begin, end = _span(block, load.indices[dim])
-        form = linear_form(load.indices[dim])
         inside = [p for p in points if begin < p < end]
         if not inside:
             continue
-        var, further = _moved_by(form)
+        var, further = _moved_by(block, load.indices[dim])
         if var is None:
             raise unfit(f"block {name} reads {buffer.name} across parts of it")
         _cut_block(sch, name, var, [p - further for p in inside])
         return
 
 
-def _moved_by(form: tuple[Mapping[Var, int | Expr], Expr] | None) -> tuple[Var | None, int]:
-    """The iterator that an index is, and what it is more than that."""
+def _moved_by(block: Block, index: Expr) -> tuple[Var | None, int]:
+    """The iterator of more than one step that an index is, and what it is more than that."""
+    form = linear_form(substitute(index, {iv.var: iv.dom.min for iv in block.iter_vars if int_value(iv.dom.extent) == 1}))
     at = None if form is None else int_value(form[1])
     if form is None or at is None or list(form[0].values()) != [1]:
         return None, 0
@@ -244,11 +277,11 @@ def _cut_block(sch: Schedule, name: str, var: Var, points: Sequence[int]) -> Non
     if block.iter_vars[k].kind == "reduce":
         sch.partition_reduction(loop, lengths)
         return
-    at = next((d for d, i in enumerate(store.indices) if _moved_by(linear_form(i))[0] is var), None)
+    at = next((d for d, i in enumerate(store.indices) if _moved_by(block, i)[0] is var), None)
     if at is None:
         raise unfit(f"block {name} does not store along {var.name}")
     if store.buffer not in sch.func.buffers:
-        further = _moved_by(linear_form(store.indices[at]))[1]
+        further = _moved_by(block, store.indices[at])[1]
         _cut(sch, store.buffer.name, at, [p + further for p in points])
         return
     for part in sch.partition_block(loop, [*lengths[:-1], None]):

@@ -94,7 +94,11 @@ def shifted(sch: Schedule, target: Target) -> None:
 
 def _cut(sch: Schedule, way: Way) -> None:
     """Of a parameter that a product reads from an index on, the host packs what is read, so that its lanes begin at 0."""
-    if packable(device_blocks(sch.func), way):
+    blocks = device_blocks(sch.func)
+    if packable(blocks, way):
+        plan = plan_of(blocks, way)
+        for block in blocks:
+            _realigned(sch, block, plan)
         return
     repeats.along_one(sch)
     packs = filled(sch)
@@ -110,6 +114,18 @@ def _cut(sch: Schedule, way: Way) -> None:
                                 "its iterators")
             if factor.buffer in packs and shifted and path is not None:
                 sch.host_stage(sch.decompose_value(sch.get_sblock(block.name), path))
+
+
+def _realigned(sch: Schedule, block: Block, plan: Plan) -> None:
+    """Lets the host lay out what a product reads of a parameter from the middle of an element on."""
+    product = product_of(block)
+    for factor in product.factors if product is not None else ():
+        lanes = plan.of(factor.buffer, range(factor.buffer.ndim))
+        forms = [linear_form(i) if n else None for n, i in zip(lanes, factor.indices)]
+        first = [(n or 1, int_value(form[1]) or 0) for n, form in zip(lanes, forms) if form is not None and form[0]]
+        path = path_to(store_of(device_block(sch, block.name)).value, {factor.buffer})
+        if factor.buffer in filled(sch) and any(at % n for n, at in first) and path is not None:
+            sch.host_stage(sch.decompose_value(sch.get_sblock(block.name), path))
 
 
 def _zeroed(sch: Schedule, way: Way) -> None:

@@ -8,6 +8,7 @@ sums up or compares elements of a plane is written out: a stage reads all of its
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from math import prod
 
 from autosched.errors import ScheduleError
@@ -68,6 +69,20 @@ def written_out(sch: Schedule) -> list[Schedule]:
         if len(made.trace.insts) > len(sch.trace.insts):
             found.append(made)
     return found[:WAYS]
+
+
+def single(sch: Schedule) -> Schedule | None:
+    """A schedule in which windows of one element are stages. None where there are none.
+
+    Args:
+        sch: of the program.
+    """
+    made = sch.copy()
+    for block in device_blocks(sch.func):
+        if block.init is not None and product_of(block) is None and steps_of(block) == 1:
+            with suppress(ScheduleError):  # what is in the way of a schedule, analysis says
+                made.expand_reduction(made.get_sblock(block.name))
+    return made if len(made.trace.insts) > len(sch.trace.insts) else None
 
 
 def over_plane(block: Block) -> bool:

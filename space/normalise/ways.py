@@ -92,6 +92,12 @@ def attempt(func: PrimFunc, target: Target, wanted: Wanted, last: bool = True) -
         if ended is None:
             return None, ""
         begun = ended
+    if wanted.loaded:
+        stages = units.single(begun)
+        loaded = joined.with_given(stages or begun, target) or stages
+        if loaded is None:
+            return None, ""
+        begun = loaded
     if wanted.moved:
         made = None if is_packed(begun.func, target) else moving.apart(begun, target)
         if made is None:
@@ -264,7 +270,7 @@ def _formed(
             negation.narrow_all(sch)
         diagonal.apart(sch, target, bool(wanted.weights))
         again.apply(sch, target)
-        epilogue.apply(sch, target)
+        epilogue.apply(sch, target, wanted.loaded)
         clips.apply(sch, target)
         sums.apply(sch, target)
         if not wanted.weights:
@@ -284,7 +290,7 @@ def _formed(
             if wanted.differences and not windows.apply(sch, target, wanted.kept, wanted.slid):
                 return None, ""
             with suppress(ScheduleError), sch.all_or_none():  # where it cannot be, operands of int8 are what is in the way
-                widening.apply(sch, target)
+                widening.apply(sch, target, wanted.loaded)
             if wanted.weights:
                 sums.apply(sch, target)  # products by element are sums only now, and what is added to them is widened
             if otherwise and lacking.lacks(sch.func, target, True):

@@ -12,8 +12,9 @@ from collections.abc import Iterator
 from autosched.ir.expr import BinOp, BufferLoad, Call, Cast, Expr, Var, int_value
 from autosched.ir.functor import expr_children, walk_expr
 from autosched.ir.host import is_move, kind_of
-from autosched.ir.stmt import Block
+from autosched.ir.stmt import Block, BufferStore
 from autosched.schedule import Schedule
+from autosched.schedule.primitives.reductions.diagonal import converts
 from autosched.target import Target
 from space.normalise.blocks import device_blocks, extents, loads_of, product_of, readers_of, store_of, unfit
 from space.normalise.copies import part_of
@@ -23,8 +24,13 @@ SHIFTS = range(7)
 MOST = 128  # steps; every one widens an operand or splits a stage off for it
 
 
-def apply(sch: Schedule, target: Target) -> None:
+def apply(sch: Schedule, target: Target, loaded: bool = False) -> None:
     """Widens every int8 operand of an ALU stage, one after the other.
+
+    Args:
+        sch: of a program in whole elements.
+        target: the machine.
+        loaded: whether moves of what is stored are loads of it, and not what the accumulator holds.
 
     Raises:
         ScheduleError: more of them than a program of any use has; what the primitives refuse.
@@ -34,7 +40,7 @@ def apply(sch: Schedule, target: Target) -> None:
         return
     _unpadded(sch)
     for _ in range(MOST):
-        if not any(_step(sch, block, config.block_out) for block in device_blocks(sch.func)):
+        if not any(_step(sch, block, config.block_out, loaded) for block in device_blocks(sch.func)):
             return
     raise unfit(f"more than {MOST} steps to widen int8 operands")
 
@@ -51,7 +57,7 @@ def _unpadded(sch: Schedule) -> None:
             sch.zero_padding(sch.get_sblock(block.name))
 
 
-def _step(sch: Schedule, block: Block, lanes: int) -> bool:
+def _step(sch: Schedule, block: Block, lanes: int, loaded: bool) -> bool:
     """Widens one operand of a block, or splits off a stage that can be; whether there was one."""
     store = store_of(block)
     lane = store.indices[-1]
@@ -59,7 +65,8 @@ def _step(sch: Schedule, block: Block, lanes: int) -> bool:
         return False
     if extents(block).get(lane) != lanes:
         return False
-    made = computed(sch) - set(_joined(sch, block))
+    made = computed(sch, loaded)
+    made -= set(_joined(sch, block, made))
     paths = [p for p in _narrow(store.value) if _operand(part_of(store.value, p)) not in made]
     if not paths:
         return False
@@ -73,8 +80,10 @@ def _step(sch: Schedule, block: Block, lanes: int) -> bool:
     if block.init is not None:
         if isinstance(store.value, BinOp) and store.value.op == "+" and len(path) == 1:
             sch.cast_by_gemm(handle, axis, operand)
-        else:
+        elif loaded or not _wanted_narrow(sch, operand):
             sch.cache_cast(handle, operand)
+        else:
+            raise unfit(f"others than block {block.name} read {operand} as int8")
         return True
     if not path:
         sch.cast_by_gemm(handle, axis, operand)
@@ -100,6 +109,12 @@ def _step(sch: Schedule, block: Block, lanes: int) -> bool:
     return True
 
 
+def _wanted_narrow(sch: Schedule, name: str) -> bool:
+    """Whether a block, of the host or of the accelerator, reads a tensor as it is, and converts none of it."""
+    blocks = [r.block for r in sch.state.realizes.values() if isinstance(r.block.body, BufferStore)]
+    return any(x.buffer.name == name and not converts(b, x.buffer) for b in blocks for x in loads_of(b))
+
+
 def _is_added(value: Expr, path: tuple[int, ...]) -> bool:
     """Whether an operand is added to something, or taken from it."""
     parent = part_of(value, path[:-1]) if path else None
@@ -111,11 +126,15 @@ def _is_taken_away(value: Expr, part: Expr) -> bool:
     return any(isinstance(e, BinOp) and e.op == "-" and e.b == part for e in walk_expr(value))
 
 
-def computed(sch: Schedule) -> set[str]:
+def computed(sch: Schedule, loaded: bool = False) -> set[str]:
     """Names of the tensors that the accelerator computes: those of int8 among them are in the accumulator, and wide there.
 
     A result is not, nor what a product reads, nor what anybody reads at another place than the one that is written: that goes
     through DRAM, and comes from there for every other reader too.
+
+    Args:
+        sch: of a program.
+        loaded: as for ``apply``.
     """
     found = {store_of(b).buffer.name: b for b in device_blocks(sch.func)}
     stored = {f.buffer.name for b in found.values() if (p := product_of(b)) is not None for f in p.factors}
@@ -126,8 +145,14 @@ def computed(sch: Schedule) -> set[str]:
     # What a result is a copy of stays in the accumulator; the result itself does not.
     stored |= {b.name for b in sch.func.buffers}
     stored |= {x.buffer.name for r in sch.state.realizes.values() if kind_of(r.block) for x in loads_of(r.block)}
-    return {name for name, b in found.items() if name not in stored and (
-        b.init is not None or not is_move(store_of(b).value) or any(x.buffer.name in found for x in loads_of(b)))}
+    made = set[str]()
+    for name, block in found.items():
+        # Others had points before a load was known to move what is stored, padding and all.
+        inside = made if loaded else found
+        if name not in stored and (block.init is not None or not is_move(store_of(block).value) or any(
+                x.buffer.name in inside for x in loads_of(block))):
+            made.add(name)
+    return made
 
 
 def _in_place(block: Block, load: BufferLoad) -> bool:
@@ -135,9 +160,8 @@ def _in_place(block: Block, load: BufferLoad) -> bool:
     return block.init is None and load.indices == store_of(block).indices
 
 
-def _joined(sch: Schedule, block: Block) -> list[str]:
+def _joined(sch: Schedule, block: Block, made: set[str]) -> list[str]:
     """Of the tensors of several chains that a block reads those of int8, but for the last: one chain goes on."""
-    made = computed(sch)
     order = [store_of(b).buffer for b in device_blocks(sch.func)]
     read = sorted({x.buffer for x in loads_of(block) if x.buffer.name in made}, key=order.index)
     narrow = [b.name for b in read if b.dtype == "int8"]

@@ -131,6 +131,8 @@ class Diagonals(ScheduleBase):
     def cache_cast(self, block: BlockRV | str, read_buffer_index: int | str | Buffer) -> BlockRV:
         """Reads an operand from a copy that is int32 already, made by a stage of its own.
 
+        Other blocks that convert all that they load of the operand read the copy as well.
+
         Args:
             block: handle or name of a block that converts every element of the operand that it loads to int32.
             read_buffer_index: the operand: position among what the block reads, name, or the buffer itself.
@@ -165,9 +167,14 @@ class Diagonals(ScheduleBase):
                     C[vi] = T.max(C[vi], A_int32[vi, vk])
         """
         assert isinstance(block, BlockRV)
-        _, realize = self.block_at(block)
-        name = self._read(realize.block, read_buffer_index).name
-        copy = self.cache_read(block, name, "global")  # type: ignore[attr-defined]
+        state, realize = self.block_at(block)
+        buffer = self._read(realize.block, read_buffer_index)
+        name = buffer.name
+        # Another reader of it may want it as it is.
+        readers = [] if (scope := state.scope_of(realize.block)) is None else state.readers(scope, buffer)
+        plain = [b for b in readers if b is not realize.block and not converts(b, buffer)]
+        of = [self.block_rv(b) for b in readers if b not in plain] if plain else None
+        copy = self.cache_read(block, name, "global", of)  # type: ignore[attr-defined]
         state, made = self.block_at(copy)
         narrow = made.block.writes[0].buffer
         wide = replace(narrow, name=f"{name}_int32", dtype="int32")
@@ -180,6 +187,19 @@ class Diagonals(ScheduleBase):
 
     def _read(self, block: Block, which: int | str | Buffer) -> Buffer:
         return block.reads[self.block_region_buffer(block, which, "read")].buffer
+
+
+def converts(block: Block, buffer: Buffer) -> bool:
+    """Whether a block converts to int32 whatever it loads of a buffer.
+
+    Args:
+        block: it.
+        buffer: of int8.
+    """
+    narrow = replace(buffer, name=f"{buffer.name}_int32", dtype="int32")
+    widened = _Widened(buffer, narrow)
+    stmts = [s for s in (block.init, block.body) if s is not None]
+    return not any(isinstance(e, BufferLoad) and e.buffer is buffer for s in stmts for e in _all(widened.visit_stmt(s)))
 
 
 class _Widened(Mutator):
