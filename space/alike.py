@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from math import prod
 
 import numpy as np
@@ -56,13 +56,38 @@ def recurring(model: Model, factors: Sequence[Operand]) -> int:
     return prod(model.nest.axes[a].extent for a in axes if not all(o.uses(a) for o in factors))
 
 
-def same_factors(model: Model) -> bool:
+def same_factors(model: Model, kin: Callable[[str], frozenset[str]]) -> bool:
     """Whether the anchor multiplies a tensor by itself, and not each element by its own place alone.
 
     Args:
         model: of the nest.
+        kin: by name, the tensors that one has elements of.
     """
     own = [o for o in model.nest.operands if o.scope != ACC and o.consumer == model.nest.anchor]
-    made = [model.origins.get(o.name, frozenset((o.name,))) for o in own]
+    made = [frozenset[str]().union(*(model.origins.get(name, frozenset((name,))) for name in kin(o.name))) for o in own]
     moves = [{a for a in model.nest.spatial if o.uses(a)} for o in own]
     return any(made[n] & made[m] and moves[n] != moves[m] for n in range(len(own)) for m in range(n))
+
+
+def factors_of(model: Model, block: str | None, kin: Callable[[str], frozenset[str]]) -> list[set[frozenset[str]]]:
+    """The tensors that a sum of products multiplies: by factor, what the host makes those of that it is, or has elements of.
+
+    Args:
+        model: of the nest.
+        block: the sum.
+        kin: by name, the tensors that one has elements of.
+    """
+    own = (o.name for o in model.nest.operands if o.scope != ACC and block in o.readers)
+    return [{model.origins.get(name, frozenset((name,))) for name in kin(one)} for one in own]
+
+
+def in_common(some: Sequence[set[frozenset[str]]], others: Sequence[set[frozenset[str]]], free: bool) -> bool:
+    """Whether two sums may have products in common.
+
+    Args:
+        some: the factors of the one.
+        others: those of the other.
+        free: whether the host may add up weights, so that one tensor that both multiply is enough.
+    """
+    held = [[bool(a & b) for b in others] for a in some]
+    return any(map(any, held)) if free else all(map(any, held)) and all(map(any, zip(*held)))

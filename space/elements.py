@@ -260,17 +260,22 @@ def value_at(e: Expr, env: Mapping[Var, Ints]) -> npt.NDArray[np.int64]:
         condition, yes, no = (value_at(x, env) for x in chosen)
         return np.where(condition != 0, yes, no)
     if isinstance(e, Cast) and e.dtype in _WIDTHS:
-        return _wrapped(value_at(e.value, env), e.dtype)
-    if isinstance(e, (BinOp, Call)) and e.op in _OPERATIONS:
+        return wrapped(value_at(e.value, env), e.dtype)
+    if isinstance(e, (BinOp, Call)) and e.op in OPERATIONS:
         a, b = (value_at(x, env) for x in expr_children(e))
-        if e.op in _DIVISIONS and np.any(b == 0):
+        if e.op in DIVISIONS and np.any(b == 0):
             raise UnknownError
-        return _wrapped(np.asarray(_OPERATIONS[e.op](a, b)), e.dtype)
+        return wrapped(np.asarray(OPERATIONS[e.op](a, b)), e.dtype)
     raise UnknownError
 
 
-def _wrapped(values: npt.NDArray[Any], dtype: str) -> Ints:
-    """Integers as those of a type, where it is one of few bits."""
+def wrapped(values: npt.NDArray[Any], dtype: str) -> Ints:
+    """Integers as those of a type, where it is one of few bits.
+
+    Args:
+        values: any.
+        dtype: the type.
+    """
     return values.astype(dtype).astype(np.int64) if _WIDTHS.get(dtype, 64) < 64 and dtype != "bool" else np.asarray(values)
 
 
@@ -279,8 +284,8 @@ def _truncated(a: Ints, b: Ints) -> Ints:
 
 
 _WIDTHS = {f"{sign}int{bits}": bits for sign in ("", "u") for bits in (8, 16, 32, 64)} | {"bool": 1}
-_DIVISIONS = ("//", "%", "truncdiv", "truncmod")
-_OPERATIONS: dict[str, Callable[[Ints, Ints], Any]] = {
+DIVISIONS = ("//", "%", "truncdiv", "truncmod")
+OPERATIONS: dict[str, Callable[[Ints, Ints], Any]] = {
     "truncdiv": _truncated, "truncmod": lambda a, b: a - b * _truncated(a, b),
     "shift_right": np.right_shift, "shift_left": np.left_shift,
     "bitwise_and": np.bitwise_and, "bitwise_or": np.bitwise_or, "bitwise_xor": np.bitwise_xor,

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import lru_cache
 from math import ceil, prod
@@ -20,6 +20,7 @@ from autosched.ir.stmt import Buffer, PrimFunc
 from space.elements import NOWHERE, Ints, Mask, Site, UnknownError, access, loads_under, sites_in
 from space.known import PARTS, Known, TooLargeError, tables
 from space.lanes import fillings, least_products
+from space.passing import passing, stored
 from space.sites import LANES
 
 if TYPE_CHECKING:
@@ -62,12 +63,16 @@ class Formings:
         func = models[0].nest.func
         some = {name: f.some for name, f in full.items() if f.some is not None}
         values = {name: f.values for name, f in full.items() if f.values is not None}
-        self.known = Known(func, tables(func, some, values), asked(models[0].unpacking, {}, True, {}))
+        ends = {name: f.ends for name, f in full.items() if f.ends is not None}
+        self._passing, made = passing(models), {name for model in models for name in stored(model.nest)}
+        self._stored = made | {b.name for b in func.buffers}
+        self.known = Known(func, tables(func, some, values, ends), asked(models[0].unpacking, {}, True, {}), made, self._passing)
         self._models, self._some = models, some
         self._free, self._packing = bool(models[0].origins), models[0].packing
         self._moved = {name for name, filling in full.items() if filling.moved}
         self._sites = {site.block.name: site for site in self.known.sites}
         self._buffers = {b.name: b for b in (*func.buffers, *(s.store.buffer for s in self.known.sites), *self.known.unseen)}
+        self._constants = {c.buffer.name: c.buffer for c in func.constants}
 
     def of(self, block: str | None) -> Formed | None:
         """What is formed of a block's products; None where it is no sum of products of elements.
@@ -94,7 +99,7 @@ class Formings:
             share: of the lanes of results, those that are the program's; where the layout is the space's choice.
         """
         own = model.nest.operands[operand]
-        found = self.used(own.name, LANES)
+        found = self._taken(own, [own])
         if found is None:
             return least
         # Of what a block of the program's own masks in another way than at borders, nobody else knows how much is padding.
@@ -103,31 +108,53 @@ class Formings:
         most = ceil(Fraction(found[0], lanes) / share) if model.origins and share else found[1]
         return most if masked else min(least, most)
 
-    def real(self, model: Model, operand: int, least: int) -> int:
+    def real(self, model: Model, own: Operand, least: int, alone: bool = False) -> int:
         """Elements of an operand, at least, that hold what of it is used, as full as they may be.
 
         Args:
             model: of its nest.
-            operand: its number.
+            own: the operand.
             least: the same of a program that masks nothing.
+            alone: what its own readers use; else all that somebody does who has it in that memory, or a copy of it.
         """
-        own = model.nest.operands[operand]
-        found = self.used(own.name, LANES)
-        if found is None or not model.origins:
-            return self.least(model, operand, least, Fraction(1))
+        readers = [own] if alone else [o for m in self._models for o in m.nest.operands if o.scope == own.scope]
+        found = self._taken(own, readers)
+        if found is None:
+            return least
+        if not model.origins:
+            return min(least, found[1]) if own.producer is None or own.inside else found[1]
         # Of what the host moves several tensors may hold parts, and be one in another layout.
         origins = model.origins.get(own.name)
         parts = {o.name for m in self._models for o in m.nest.operands if o.scope == own.scope and o.name in self._moved
                  and model.origins.get(o.name) == origins}
         masked = own.producer is not None and not own.inside
-        elements = self._given(parts) if own.name in parts and (masked or len(parts) > 1) else found[0]
+        elements = self._given(parts, readers) if own.name in parts and (masked or len(parts) > 1) else found[0]
         most = -(-elements // prod(model.target.memories[own.scope].lanes))
         return most if masked else min(least, most)
 
-    def _given(self, parts: set[str]) -> int:
+    def _taken(self, operand: Operand, readers: Sequence[Operand]) -> tuple[int, int] | None:
+        """(elements, whole ones of the memory) of an operand that count and some operands' readers need; None as for ``used``."""
+        buffer = self._buffers.get(operand.name)
+        if buffer is None:
+            constant = self._constants.get(operand.name)
+            return (0, 0) if constant is not None and constant not in self.known.needed else None
+        if buffer in self.known.unseen:
+            return 0, 0
+        return _count(buffer, self._read(buffer, readers) & self.known.some_of(buffer), LANES)
+
+    def _read(self, buffer: Buffer, readers: Sequence[Operand]) -> Mask:
+        """Which elements of a tensor those need who read some operands, themselves or as copies."""
+        texts = {(block, o.name) for o in readers for block in (o.producer, *o.readers)}
+        found = np.zeros([1] * len(buffer.shape), np.bool_)
+        for (block, read, holds), mask in self.known.read.items():
+            if holds is buffer and (block, read.name) in texts:
+                found = found | mask
+        return found
+
+    def _given(self, parts: set[str], readers: Sequence[Operand]) -> int:
         """Elements of the program's tensors that are needed for some that the host makes of them."""
-        wanted = {name: self.known.needed[b] & self.known.some_of(b) for name, b in self._buffers.items()
-                  if name in parts and b in self.known.needed}
+        wanted = {name: self._read(b, readers) & self.known.some_of(b) for name, b in self._buffers.items()
+                  if name in parts and b not in self.known.unseen}
         shapes = {b.name: b for stage in self._packing for b in stage.buffers}
         made = {b.name for stage in self._packing for b in written(stage)}
         found = asked(self._packing, wanted, False, self._some)
@@ -145,15 +172,16 @@ class Formings:
             return vectors
         return self.made(name, vectors, lanes)
 
-    def made(self, name: str, vectors: int, lanes: int) -> int:
+    def made(self, name: str, vectors: int, lanes: int, anew: bool = False) -> int:
         """Vectors of a tensor with an element that is needed and may take more than one value, at least.
 
         Args:
             name: of the tensor.
             vectors: the same of a program that masks nothing.
             lanes: of a vector.
+            anew: without elements that are copies of others: nothing is done to these.
         """
-        found = self.used(name, LANES, True)
+        found = self.used(name, anew)
         return vectors if found is None else min(vectors, -(-found[0] // lanes) if self._free else found[1])
 
     def once(self, model: Model, operands: Sequence[Operand]) -> Fraction:
@@ -191,20 +219,42 @@ class Formings:
         again = [most_read(own, *read) for read in loads_under(own.store.value, ())] if own is not None else []
         return max(times.get(operand.name, 1), 1) * max(again, default=1)
 
-    def used(self, name: str, lanes: int, varied: bool = False) -> tuple[int, int] | None:
-        """(elements, whole ones of the memory) of a tensor that are needed and count; None of one that is not the program's.
+    def copies(self, model: Model) -> Iterator[tuple[int, Operand]]:
+        """Tensors that are read in an operand's place, as it has copies of them: with its number.
+
+        Args:
+            model: of a nest.
+        """
+        for k, operand in enumerate(model.nest.operands):
+            for name in sorted((self.kin(operand.name) & self._stored) - {operand.name} - self._passing):
+                yield k, replace(operand, name=name, producer=None, twin=False)
+
+    def kin(self, name: str) -> frozenset[str]:
+        """Tensors that a tensor has elements of, as they are, itself among them.
 
         Args:
             name: of the tensor.
-            lanes: dimensions of an element of the memory.
-            varied: without those that are one number, also where all are.
+        """
+        buffer = self._buffers.get(name)
+        others = self.known.copied.get(buffer, {}) if buffer is not None else {}
+        return frozenset((name, *(b.name for b in others)))
+
+    def used(self, name: str, anew: bool = False) -> tuple[int, int] | None:
+        """(elements, whole ones of the memory) of a tensor that are needed and no numbers; None of one that is not the program's.
+
+        Args:
+            name: of the tensor.
+            anew: without those that are copies.
         """
         buffer = self._buffers.get(name)
         if buffer is None:
             return None
         if buffer in self.known.unseen or buffer not in self.known.needed:
             return 0, 0
-        return _count(buffer, self.known.needed[buffer] & self.known.some_of(buffer, varied), lanes)
+        mask = self.known.needed[buffer] & self.known.some_of(buffer, True)
+        for copies in self.known.copied.get(buffer, {}).values() if anew else ():
+            mask = mask & ~copies
+        return _count(buffer, mask, LANES)
 
 
 @lru_cache(maxsize=8)
@@ -309,7 +359,7 @@ def asked(stages: Sequence[PrimFunc], wanted: Mapping[str, Mask], others: bool, 
     for stage in reversed(stages):
         made = written(stage)
         results = {b.name: found.get(b.name, np.full([1] * len(b.shape), others)) for b in made}
-        known = Known(stage, tables(stage, some, {}), results)
+        known = Known(stage, tables(stage, some, {}, {}), results)
         for buffer, own in known.needed.items():
             if buffer not in made:
                 own = np.zeros([1] * own.ndim, np.bool_) if buffer in known.unseen else own

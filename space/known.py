@@ -1,12 +1,13 @@
 """What of a program's tensors is known, element by element: which can take one value only, and which results are made of.
 
 A program masks by conditions, by constants, or by what the host makes of nothing. Forwards through its blocks every element has
-the lowest and the highest value that it may take; backwards an element is needed where a result changes with it.
+the lowest and the highest value that it may take; backwards an element is needed where a result changes with it, and where what
+reads it would as well read what it is a copy of, that is needed in its place.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from math import prod
 from typing import Any, TypeVar
 
@@ -19,6 +20,7 @@ from autosched.ir.functor import expr_children, walk, walk_expr
 from autosched.ir.patterns import choice_of, has_loads, loads_from, loads_in, update_of
 from autosched.ir.stmt import Block, Buffer, BufferStore, PrimFunc
 from autosched.ir.value_bounds import ValueBounds, dtype_bounds
+from space.copies import Copies
 from space.elements import Ints, Mask, Site, UnknownError, sites_in, value_at
 
 LARGE = 1 << 24  # elements from which on nothing is worked out one by one: that would cost seconds
@@ -41,24 +43,37 @@ class Known:
         func: a program in blocks, as forms are.
         given: what of tensors that it is given is known, by name; else what their ranges say.
         results: which elements of tensors are results, by name, as masks; of parameters that it stores all are, without.
+        made: names of tensors that are stored where products read them, so that their elements may be copies of others'.
+        aside: names of those that need not be stored: what is a copy of their elements is no copy of anything in memory.
 
     Attributes:
         sites: its blocks, in order; those that are more than one store are none.
+        needed: by tensor, which elements have to be in it: those that a result changes with, but what products read that another
+            tensor holds as well.
+        read: of these, by (block, tensor that it reads in its text, tensor that holds them), what a block needs.
+        copied: by tensor that has copies of others' elements, which these are, by those.
         unseen: tensors that are stored, or read, in a way that is not understood, or too many elements of which would have to be
             looked at: they may hold anything, and none of them counts.
     """
 
-    def __init__(self, func: PrimFunc, given: Mapping[str, Table], results: Mapping[str, Mask]) -> None:
+    def __init__(
+        self, func: PrimFunc, given: Mapping[str, Table], results: Mapping[str, Mask],
+        made: Set[str] = frozenset(), aside: Set[str] = frozenset(),
+    ) -> None:
         self.func = func
         self.values = ValueBounds(func)
         self.tables: dict[Buffer, Table] = {}
         self.unseen: set[Buffer] = set()
         self.needed: dict[Buffer, Mask] = {}
+        self.read: dict[tuple[str, Buffer, Buffer], Mask] = {}
         found = list(sites_in(func))
         self.sites = [site for _, site in found if site is not None]
         self._envs: dict[int, dict[Var, Ints]] = {}
         self._known: dict[int, dict[int, tuple[Expr, Table]]] = {}
         self._counts: dict[int, npt.NDArray[np.float64]] = {}
+        self._wants: dict[tuple[int, int], Mask] = {}
+        self._aside, self._holders = aside, dict[Buffer, Buffer]()
+        self._copies = Copies(self, [(site, _stored(block)) for block, site in found], made)
         for buffer in func.buffers:
             if buffer.name in given:
                 self.tables[buffer] = given[buffer.name]
@@ -76,6 +91,8 @@ class Known:
                 self.needed[buffer] = results.get(buffer.name, np.ones([1] * len(buffer.shape), np.bool_))
         for site in reversed(self.sites):
             self._backwards(site)
+        self.copied = {buffer: self._copied(buffer) for buffer in written if buffer.name in made}
+        self._copies.forget()
         # Worked out anew for the few blocks that somebody asks about: of every value of every block they would fill the memory.
         self._known, self._envs = {}, {}
 
@@ -85,6 +102,14 @@ class Known:
         """Knows nothing of what a block stores that is none."""
         for store in (s for s in walk(block) if isinstance(s, BufferStore)):
             self.unseen |= {store.buffer, *(x.buffer for x in loads_in(store.value))}
+
+    def _copied(self, buffer: Buffer) -> dict[Buffer, Mask]:
+        """Which elements of a tensor are those of others."""
+        try:
+            return {} if buffer in self.unseen else self._copies.copied(buffer)
+        except (UnknownError, TooLargeError):
+            self.unseen.add(buffer)
+            return {}
 
     def _forwards(self, site: Site) -> None:
         buffer, store = site.store.buffer, site.store
@@ -111,6 +136,8 @@ class Known:
         first = self.value(site, site.block.init.value)
         found = self._summed(site, terms)
         ends = found[0] + first[0], found[1] + first[1]
+        if self._copies.meets(site):
+            ends = self._copies.bounds(self._copies.reduced(site), *ends)
         least, most = dtype_bounds(site.store.buffer.dtype)
         fits = (ends[0] >= least) & (ends[1] <= most)
         return np.where(fits, np.maximum(ends[0], low), low), np.where(fits, np.minimum(ends[1], high), high)
@@ -124,13 +151,18 @@ class Known:
         for (w, same), (low, high) in (sides, sides[::-1]):
             if np.array_equal(w, same):
                 up, down = np.maximum(w, 0), np.minimum(w, 0)
-                ends = [self._sum(site, [up, a]) + self._sum(site, [down, b]) for a, b in ((low, high), (high, low))]
+                ends = [self.sums(site, [up, a]) + self.sums(site, [down, b]) for a, b in ((low, high), (high, low))]
                 return ends[0], ends[1]
-        most = self._sum(site, [np.maximum(np.abs(low), np.abs(high)) for low, high in sides])
+        most = self.sums(site, [np.maximum(np.abs(low), np.abs(high)) for low, high in sides])
         return -most, most
 
-    def _sum(self, site: Site, parts: Sequence[Ints]) -> Ints:
-        """Sums of products of numbers over a block's reduction, for all its results."""
+    def sums(self, site: Site, parts: Sequence[Ints]) -> Ints:
+        """Sums of products of numbers over a block's reduction, for all its results.
+
+        Args:
+            site: the block.
+            parts: the numbers, for all of its iterators.
+        """
         scale = prod(int(x.ravel()[0]) for x in parts if x.size == 1)
         found = self.contract(site, [x for x in parts if x.size > 1], set(site.spatial)) * scale
         return np.asarray(found).astype(np.int64)
@@ -141,29 +173,42 @@ class Known:
 
     def _put(self, site: Site, made: Table) -> None:
         """Stores what a block makes."""
-        buffer, shape = site.store.buffer, _shape(site.store.buffer)
-        order = _order(site, shape)
+        buffer = site.store.buffer
         before = self.tables.get(buffer)
-        if before is None and order is None and buffer in self.func.buffers:
+        if before is None and buffer in self.func.buffers and _order(site, _shape(buffer)) is None:
             before = self._whole(buffer)  # what of a parameter is not stored stays as it is
+        low, high = self.placed(site, made, before, self._whole(buffer))
+        self.tables[buffer] = low, high
+
+    def placed(self, site: Site, made: Sequence[Ints], before: Sequence[Ints] | None, whole: Sequence[Ints]) -> tuple[Ints, ...]:
+        """Tables of a tensor's elements, several at once, once a block has stored some.
+
+        Args:
+            site: the block.
+            made: what it stores, for all its iterators.
+            before: the tables before; None where no block has stored any.
+            whole: what is said of an element of which nothing is known.
+
+        Raises:
+            TooLargeError: the tensor is too large to look at.
+        """
+        shape = _shape(site.store.buffer)
+        order = _order(site, shape)
         alike = all(x.size == 1 for x in made)
         if order is not None and before is None:
-            self.tables[buffer] = self._ordered(site, made[0], order), self._ordered(site, made[1], order)
-        elif alike and (before is None or all(np.array_equal(x.ravel(), y.ravel()) for x, y in zip(before, made))):
+            return tuple(self._ordered(site, x, order) for x in made)
+        if alike and (before is None or all(np.array_equal(x.ravel(), y.ravel()) for x, y in zip(before, made))):
             # Elements that no block stores are nobody's.
-            self.tables[buffer] = made[0].reshape([1] * len(shape)), made[1].reshape([1] * len(shape))
-        else:
-            if prod(shape) > LARGE:
-                raise TooLargeError
-            env = self.env(site)
-            at = tuple(np.broadcast_arrays(*(value_at(i, env) for i in site.store.indices)))
-            whole = self._whole(buffer) if before is None else before
-            sides = []
-            for old, new in zip(whole, made):
-                side = np.broadcast_to(old, shape).copy()
-                side[at] = np.broadcast_to(new, at[0].shape)
-                sides.append(even(side))
-            self.tables[buffer] = sides[0], sides[1]
+            return tuple(x.reshape([1] * len(shape)) for x in made)
+        self.require_few(shape)
+        env = self.env(site)
+        at = tuple(np.broadcast_arrays(*(value_at(i, env) for i in site.store.indices)))
+        sides = []
+        for old, new in zip(whole if before is None else before, made):
+            side = np.broadcast_to(old, shape).copy()
+            side[at] = np.broadcast_to(new, at[0].shape)
+            sides.append(even(side))
+        return tuple(sides)
 
     def _ordered(self, site: Site, value: Ints, order: Sequence[int | None]) -> Ints:
         """A value of a block's iterators as a table of the tensor that they store in order."""
@@ -228,13 +273,12 @@ class Known:
         parts = expr_children(e)
         if isinstance(e, BinOp) and e.op in ("+", "-", "*", "min", "max"):
             a, b = (self.value(site, x) for x in parts)
-            if e.op == "+":
-                return a[0] + b[0], a[1] + b[1]
-            if e.op == "-":
-                return a[0] - b[1], a[1] - b[0]
+            if e.op in ("+", "-"):
+                ends = (a[0] + b[0], a[1] + b[1]) if e.op == "+" else (a[0] - b[1], a[1] - b[0])
+                return self._copies.bounds(self._copies.combined(site, e), *ends) if self._copies.meets(site, e) else ends
             if e.op == "*":
-                ends = [x * y for x in a for y in b]
-                return np.minimum.reduce(ends), np.maximum.reduce(ends)
+                corners = [x * y for x in a for y in b]
+                return np.minimum.reduce(corners), np.maximum.reduce(corners)
             pick = np.minimum if e.op == "min" else np.maximum
             return pick(a[0], b[0]), pick(a[1], b[1])
         if isinstance(e, Call) and e.op in ("shift_left", "shift_right") and isinstance(e.args[1], IntImm):
@@ -252,17 +296,37 @@ class Known:
         if e.buffer in self.unseen or e.buffer not in self.tables:
             return self._whole(e.buffer)
         low, high = self.tables[e.buffer]
-        return self._at(site, low, e), self._at(site, high, e)
+        return self.at(site, low, e), self.at(site, high, e)
 
-    def _at(self, site: Site, table: npt.NDArray[Scalar], e: BufferLoad | BufferStore) -> npt.NDArray[Scalar]:
-        """What of a table stands where a block reads or stores; what is read where no condition lets it is anything."""
+    def at(self, site: Site, table: npt.NDArray[Scalar], e: BufferLoad | BufferStore) -> npt.NDArray[Scalar]:
+        """What of a table stands where a block reads or stores; what is read where no condition lets it is anything.
+
+        Args:
+            site: the block.
+            table: of the tensor's elements.
+            e: what reads or stores them.
+
+        Raises:
+            TooLargeError: these are too many.
+        """
         if table.size == 1:
             return table.reshape(())
         env = self.env(site)
         at = [value_at(i, env).clip(0, n - 1) if n > 1 else np.zeros((), np.int64) for i, n in zip(e.indices, table.shape)]
-        if prod(np.broadcast_shapes(*(x.shape for x in at))) > LARGE:
-            raise TooLargeError
+        self.require_few(np.broadcast_shapes(*(x.shape for x in at)))
         return np.asarray(table[tuple(at)])
+
+    def require_few(self, shape: Sequence[int]) -> None:
+        """Refuses to look at many elements one by one.
+
+        Args:
+            shape: of them.
+
+        Raises:
+            TooLargeError: as it says.
+        """
+        if prod(shape) > LARGE:
+            raise TooLargeError
 
     # -- backwards ------------------------------------------------------------------------------------------------------
 
@@ -275,7 +339,7 @@ class Known:
         needed = self.needed.get(site.store.buffer)
         if needed is None or site.store.buffer in self.unseen:
             return np.zeros((), np.bool_)
-        return np.asarray(self._at(site, needed, site.store))
+        return np.asarray(self.at(site, needed, site.store))
 
     def _backwards(self, site: Site) -> None:
         try:
@@ -287,19 +351,22 @@ class Known:
                 self._need(site, site.block.init.value, wanted)
             if terms is None:
                 update = update_of(site.store) if site.block.init is not None else None
-                self._need(site, site.store.value if update is None else update[1], wanted)
+                self._need(site, site.store.value if update is None else update[1], wanted, update is not None)
                 return
             for load, other in (terms, terms[::-1]):
                 told = {v for i in load.indices for v in walk_expr(i) if isinstance(v, Var)}
                 parts = [self.some(site, other), wanted]
-                self._mark(site, load, np.asarray(self.contract(site, parts, told)) > 0)
+                self._mark_held(site, load, np.asarray(self.contract(site, parts, told)) > 0)
         except (UnknownError, TooLargeError):
             self.unseen |= {x.buffer for x in loads_in(site.store.value)}
 
-    def _need(self, site: Site, e: Expr, wanted: Mask) -> None:
-        """Marks what a value is made of, where it is wanted and not one number anyway."""
+    def _need(self, site: Site, e: Expr, wanted: Mask, compared: bool = False) -> None:
+        """Marks what a value is made of, where it is wanted and not one number anyway; of what is compared that is remembered."""
         low, high = self.value(site, e)
         wanted = _small(low == high, np.zeros((), np.bool_), wanted)
+        if compared:
+            key = id(site.block), id(e)
+            self._wants[key] = self._wants[key] | wanted if key in self._wants else wanted
         if not has_loads(e) or not np.any(wanted):
             return
         if isinstance(e, BufferLoad):
@@ -317,10 +384,40 @@ class Known:
             # Where one of both always is the result, nobody asks for the other.
             under = a[1] <= b[0], b[1] <= a[0]
             for part, off in zip(parts, under[::-1] if e.op == "min" else under):
-                self._need(site, part, wanted & ~off)
+                self._need(site, part, wanted & ~off, True)
             return
         for part in parts:
             self._need(site, part, wanted)
+
+    def compares(self, site: Site, e: Expr) -> Mask:
+        """Where a block needs a value that it compares with another one, for all its iterators.
+
+        Args:
+            site: the block.
+            e: an operand of a minimum or maximum in it, or what it takes the extremum of.
+        """
+        return self._wants.get((id(site.block), id(e)), np.zeros((), np.bool_))
+
+    def _mark_held(self, site: Site, load: BufferLoad, wanted: Mask) -> None:
+        """Marks the elements that a product reads, in the tensors that hold them."""
+        for buffer, held, places in self._copies.held(site, load):
+            there = np.broadcast_arrays(wanted & held, places)
+            flat = np.zeros(prod(_shape(buffer)), np.bool_)
+            flat[there[1][there[0]]] = True
+            self._need_of(site, load.buffer, buffer, even(flat.reshape(_shape(buffer))))
+            # Of what need not be stored itself the first copy is.
+            stands = self._copies.stands(buffer) and buffer.name not in self._aside
+            if stands or self._holders.setdefault(buffer, load.buffer) is not load.buffer:
+                wanted = wanted & ~held
+        self._mark(site, load, wanted)
+
+    def _need_of(self, site: Site, read: Buffer, buffer: Buffer, found: Mask) -> None:
+        """Takes in what a block needs of a tensor, where it reads the same one, or another that has its elements."""
+        if not np.any(found):
+            return
+        before, key = self.needed.get(buffer), (site.block.name, read, buffer)
+        self.needed[buffer] = found if before is None else found | before
+        self.read[key] = found | self.read[key] if key in self.read else found
 
     def _mark(self, site: Site, load: BufferLoad, wanted: Mask) -> None:
         """Marks the elements that are read for some iterators of a block."""
@@ -351,8 +448,7 @@ class Known:
             table = even(table)
             entries = dict(zip(group, table.shape))
             found = found & table.reshape([entries.get(d, 1) for d in range(len(shape))])
-        before = self.needed.get(load.buffer)
-        self.needed[load.buffer] = found if before is None else found | before
+        self._need_of(site, load.buffer, load.buffer, found)
 
     def some_of(self, buffer: Buffer, varied: bool = False) -> Mask:
         """Which elements of a tensor count, a dimension of 1 wherever all along it are alike.
@@ -418,7 +514,7 @@ class Known:
             return counts
         one, other = (self._whole(x.buffer) for x in terms)
         corners = [int(a) * int(b) for a in one for b in other]
-        low, high = (self._at(site, x, site.store) for x in table)
+        low, high = (self.at(site, x, site.store) for x in table)
         least, most = min(*corners, 0), max(*corners, 0)
         reach = np.maximum(np.ceil(high * PARTS / most) if most else 0, np.ceil(low * PARTS / least) if least else 0)
         return np.asarray(np.minimum(counts, np.maximum(reach, counts > 0)))
@@ -454,20 +550,23 @@ class Known:
         return np.asarray(found * times).reshape([site.extents[v] if n in kept else 1 for n, v in enumerate(own)])
 
 
-def tables(func: PrimFunc, some: Mapping[str, Mask], values: Mapping[str, Ints]) -> dict[str, Table]:
+def tables(
+    func: PrimFunc, some: Mapping[str, Mask], values: Mapping[str, Ints], ends: Mapping[str, Table],
+) -> dict[str, Table]:
     """What is known of the tensors that a program is given.
 
     Args:
         func: the program.
         some: which elements may be something else than 0, by name.
         values: what they are, by name.
+        ends: the lowest and the highest that those may be which are not 0, by name; else what is promised of the tensor.
     """
     ranges, found = ValueBounds(func), dict[str, Table]()
     for buffer in func.buffers:
         if buffer.name in values:
             found[buffer.name] = values[buffer.name], values[buffer.name]
         elif buffer.name in some:
-            low, high = ranges.of_buffer(buffer)
+            low, high = ends.get(buffer.name, ranges.of_buffer(buffer))
             found[buffer.name] = np.where(some[buffer.name], low, 0), np.where(some[buffer.name], high, 0)
     return found
 
@@ -484,6 +583,10 @@ def counted(low: Ints, high: Ints) -> Mask:
     """
     varied = np.asarray(low != high)
     return varied if varied.any() else np.asarray(low != 0)
+
+
+def _stored(block: Block) -> set[Buffer]:
+    return {s.buffer for s in walk(block) if isinstance(s, BufferStore)}
 
 
 def even(table: npt.NDArray[Scalar]) -> npt.NDArray[Scalar]:

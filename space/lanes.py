@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
+from autosched.ir.expr import is_int
 from autosched.ir.functor import walk, walk_expr
 from autosched.ir.host import moves_only
 from autosched.ir.interp import written
@@ -19,9 +20,10 @@ from autosched.ir.patterns import choice_of
 from autosched.ir.scopes import ACC, WGT
 from autosched.ir.simplify import conjuncts
 from autosched.ir.stmt import Buffer, BufferStore, PrimFunc
+from autosched.ir.value_bounds import ValueBounds, dtype_bounds
 from autosched.lower.host_work import run_stage
 from space.elements import Ints, Mask
-from space.known import Known, even, tables
+from space.known import Known, Table, even, tables
 from space.least_epilogue import blocks_of
 from space.normalise.blocks import elements_of, turning_point
 
@@ -47,6 +49,7 @@ class Filling:
         once: share of its lanes that would hold each of these elements once: what is there again, another layout need not hold.
         some: which of its lanes may be something else than 0; None where that is not known.
         values: what it holds, where the host makes it of nothing, or of what it has made so.
+        ends: the lowest and the highest that its lanes may be, where that is promised of what it is made of; else None.
     """
 
     lanes: Fraction
@@ -57,6 +60,7 @@ class Filling:
     once: Fraction = field(default=Fraction(1), compare=False)
     some: Mask | None = field(default=None, compare=False)
     values: Ints | None = field(default=None, compare=False)
+    ends: Table | None = field(default=None, compare=False)
 
 
 @lru_cache(maxsize=8)  # sketches that differ in their stages only are packed alike
@@ -72,6 +76,7 @@ def fillings(stages: tuple[PrimFunc, ...]) -> Mapping[str, Filling]:
     moved: dict[str, bool] = {}
     some: dict[str, Mask] = {}
     values: dict[str, Ints] = {}
+    ends: dict[str, Table] = {}
     for stage in stages:
         outputs = written(stage)
         given = [b for b in stage.buffers if b not in outputs]
@@ -82,11 +87,12 @@ def fillings(stages: tuple[PrimFunc, ...]) -> Mapping[str, Filling]:
                 most[b.name] = sum(most.get(x.name, elements_of(x)) for x in given) if plain else elements_of(b)
                 # Where it chooses, what it chooses is not looked at, and may be 0.
                 some[b.name] = np.full([1] * len(b.shape), not _chooses(stage))
+                ends.pop(b.name, None)
             continue
         for b in given:
             have.setdefault(b.name, np.ones(_shape(b), b.dtype))
         moved.update({b.name: plain and all(moved.get(x.name, True) for x in given) for b in outputs})
-        known = None if plain else Known(stage, tables(stage, some, {}), {})
+        known = None if plain and not _promises(stage, ends) else Known(stage, tables(stage, some, {}, ends), {})
         made, told = run_stage(stage, have), dict[str, Array]()
         if all(x.name in values for x in given):
             told = run_stage(stage, {x.name: np.broadcast_to(values[x.name], _shape(x)).astype(x.dtype) for x in given})
@@ -96,18 +102,33 @@ def fillings(stages: tuple[PrimFunc, ...]) -> Mapping[str, Filling]:
                 values[b.name] = even(told[b.name].astype(np.int64))
             else:
                 values.pop(b.name, None)
-            some[b.name] = even(array != 0) if known is None else known.some_of(b)
+            some[b.name] = even(array != 0) if plain or known is None else known.some_of(b)
+            ends.pop(b.name, None)
+            if known is not None and b in known.tables and b not in known.unseen:
+                low, high = known.tables[b]
+                whole = dtype_bounds(b.dtype)
+                if np.any(low > whole[0]) or np.any(high < whole[1]):
+                    ends[b.name] = low, high
             have[b.name] = array if plain else np.ones_like(array)
             most[b.name] = sum(most.get(x.name, have[x.name].size) for x in given) if plain else array.size
     found = {name: _unseen(have[name].size, size, moved.get(name, True)) if have[name].size > LARGE
              else _filling(have[name] != 0, size, moved.get(name, False)) for name, size in most.items()}
-    return {name: replace(filling, some=some[name], values=values.get(name)) for name, filling in found.items()}
+    return {name: replace(filling, some=some[name], values=values.get(name), ends=ends.get(name))
+            for name, filling in found.items()}
 
 
 def _chooses(stage: PrimFunc) -> bool:
     """Whether what a stage stores depends on the place."""
     stores = (s.value for s in walk(stage.body) if isinstance(s, BufferStore))
     return any(choice_of(e) is not None for value in stores for e in walk_expr(value))
+
+
+def _promises(stage: PrimFunc, ends: Mapping[str, Table]) -> bool:
+    """Whether of parts of what a stage makes other values are promised than of others: what is of one tensor the program says."""
+    values, outputs = ValueBounds(stage), written(stage)
+    given = [b for b in stage.buffers if b not in outputs]
+    narrow = (is_int(b.dtype) and values.of_buffer(b) != dtype_bounds(b.dtype) for b in given)
+    return any(b.name in ends for b in stage.buffers) or (len(given) > 1 and any(narrow))
 
 
 def _shape(buffer: Buffer) -> tuple[int, ...]:

@@ -12,6 +12,7 @@ from collections.abc import Hashable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from math import prod
+from operator import and_
 
 import numpy as np
 import numpy.typing as npt
@@ -25,7 +26,7 @@ from autosched.ir.value_bounds import ValueBounds, dtype_bounds
 from sim import isa, timing
 from sim.config import VTAConfig
 from sim.timing import PIPELINE_CYCLES as PIPELINE
-from space.alike import recurring, repeated, same_factors
+from space.alike import factors_of, in_common, recurring, repeated, same_factors
 from space.formed import Formed, Formings, formings
 from space.joins import joins_of_stages, joins_of_windows
 from space.lanes import Filling, derived, fillings, repeats, shares
@@ -36,6 +37,8 @@ from space.least_loads import beats, latency, load
 from space.model import LAID_OUT, Model
 from space.nest import Nest
 from space.operands import Operand
+from space.passing import passing as passing_of
+from space.passing import stored as stored_by
 from space.plan import indices
 
 
@@ -74,7 +77,8 @@ class _Needs:
         riders: of these, those that are added to sums of products: such may be products of the sums as well.
         loose: products with an identity that other sums go on from, which may be products of these.
         taken: tensors of which the products are such already.
-        sum: which products these are: nests that form the same ones need them once; () without any.
+        sum: which products these are, by what each of their factors may be: nests that form the same ones need them once; ()
+            without any.
         initial: of writing the accumulators before them, and of operations after them, without what an instruction adds.
         after: of the operations.
         joined: of these, what an operand of every result makes due beyond a shift and a clip.
@@ -98,7 +102,7 @@ class _Needs:
     riders: frozenset[str]
     loose: int
     taken: tuple[str, ...]
-    sum: Hashable
+    sum: tuple[frozenset[str], ...]
     initial: int
     after: int
     joined: int
@@ -131,7 +135,7 @@ def machine_bound(
     config = models[0].config
     full = dict(fillings(models[0].packing))
     formed = formings(tuple(models))
-    passing = _passing(models)
+    passing = passing_of(models)
     nests: list[_Needs] = []
     used = _used(models)
     kinds: dict[str, frozenset[str]] = {}
@@ -163,7 +167,7 @@ def _used(models: Sequence[Model]) -> list[_Used]:
     results = {b.name for b in models[0].nest.func.buffers}
     found: dict[int, _Used] = {}
     for n in reversed(range(len(models))):
-        names = set(_stored(models[n].nest))
+        names = set(stored_by(models[n].nest))
         share, pooled = Fraction(0), 0
         places: dict[tuple[Hashable, ...], npt.NDArray[np.bool_]] = {}  # what is read, by tensor and layout
         for m in range(n + 1, len(models)):
@@ -237,7 +241,7 @@ def _longest(nests: Sequence[_Needs], config: VTAConfig, visits: int | None) -> 
     drain = int(timing.store_cycles(0, 1, 1, 1, config=config))
     uops = int(timing.load_cycles_floor(isa.MEM_UOP, 0, 1, 1, 1, config=config))
     # Nests of the same products may share them, and what is done to them.
-    sums = [[n for n in nests if n.sum == key] for key in dict.fromkeys(n.sum for n in nests)]
+    sums = _sharing(nests)
     products = sum(max(n.products for n in group) for group in sums)
     operations = max(n.operations for n in nests)
     # An instruction finds and leaves one value at every place of the accumulator (docs/bound.md).
@@ -263,9 +267,11 @@ def _longest(nests: Sequence[_Needs], config: VTAConfig, visits: int | None) -> 
     work = products + (PIPELINE if gemm else 0) + after
     moves = sorted({scope for n in nests for scope in n.moves})
     addends = sum(_once([n.addends for n in nests]).values()) + sum(latency(config, s) for s in moves if s == ACC)
-    waiting = min(n.first for n in nests) + work
+    # Of what other tensors have already a nest may make nothing.
+    busy = [n for n in nests if n.products or n.worked or n.vectors] or nests
+    waiting = min(n.first for n in busy) + work
     # After the last load at least one vector is still to be made.
-    remains = min((1 + PIPELINE if n.products else 0) + n.operations * (1 + PIPELINE) for n in nests)
+    remains = min((1 + PIPELINE if n.products else 0) + n.operations * (1 + PIPELINE) for n in busy)
     loads = _once([n.streams for n in nests])
     loading = sum(loads.values()) + remains * bool(loads) + sum(latency(config, s) for s in moves if s != ACC)
     loading = max([loading, *(n.behind for n in nests)])
@@ -286,6 +292,15 @@ def _longest(nests: Sequence[_Needs], config: VTAConfig, visits: int | None) -> 
         **{f"{name} chain": value for name, value in chains.items()},
     }
     return MachineBound(start + chains[binds] + drain, binds, terms, max(n.vector for n in nests), words)
+
+
+def _sharing(nests: Sequence[_Needs]) -> list[list[_Needs]]:
+    """Nests together that may have products in common."""
+    groups: list[list[_Needs]] = []
+    for nest in nests:
+        same = [g for g in groups if any(len(nest.sum) == len(n.sum) and all(map(and_, nest.sum, n.sum)) for n in g)]
+        groups = [*(g for g in groups if g not in same), [*(n for g in same for n in g), nest]]
+    return groups
 
 
 def _once(found: Sequence[dict[str, int]]) -> dict[str, int]:
@@ -347,24 +362,6 @@ def _between(model: Model, full: Mapping[str, Filling]) -> dict[str, Filling]:
     return made
 
 
-def _passing(models: Sequence[Model]) -> frozenset[str]:
-    """Names of the tensors that another program need not load: it keeps in the accumulator what nests store for others that only
-    widen it."""
-    made = {name for model in models for name in _stored(model.nest)} - {b.name for b in models[0].nest.func.buffers}
-    nests = [(model.nest, identities_of(model.nest)) for model in models]
-    multiplied = {o.name for nest, widen in nests for o in nest.operands if o.scope != ACC and not set(o.readers) <= widen}
-    # Nor does another program need what only this form lays out: diagonals, and limits that are made of nothing.
-    laid = {name for model in models if model.original == LAID_OUT for name in _stored(model.nest)}
-    limits = {name for model in models for name, of in model.origins.items() if not of}
-    return frozenset(made - multiplied | laid | limits)
-
-
-def _stored(nest: Nest) -> list[str]:
-    """Names of the tensors that a nest stores."""
-    blocks = blocks_of(nest)
-    return [s.buffer.name for name in (nest.out, *nest.also) if isinstance(s := blocks[name].body, BufferStore)]
-
-
 def _needs(
     model: Model, full: Mapping[str, Filling], forms: Formings, passing: frozenset[str], rest: _Used,
     kinds: dict[str, frozenset[str]], given: Set[str], single: bool, deep: int, fuller: bool,
@@ -413,14 +410,18 @@ def _needs(
     vectors, stored = _of(_with_products(model), share * distinct), _of(model.out_elements, share)
     if formed is not None:
         vectors = min(vectors, _of(summed, distinct))
-    made = max((forms.made(name, stored, c.batch * c.block_out) for name in _stored(nest)), default=stored)
+    made = max((forms.made(name, stored, c.batch * c.block_out) for name in stored_by(nest)), default=stored)
     vectors = min(vectors, _of(made, distinct))
     starts = -(-vectors // alike) if products else 0
     copies = repeated(model, nest.operands, masked)
     vectors = -(-vectors // copies)
-    if nest.tensorized and same_factors(model):
+    square = same_factors(model, forms.kin)
+    if nest.tensorized and square:
         # c[i, j] is c[j, i]: half of them is known, though not in the lanes where it is stored.
         products, vectors, copies = -(-products // 2), -(-vectors // 2), copies * 2
+    # Nothing is done to what another tensor has as it is.
+    anew = max((forms.made(name, stored, c.batch * c.block_out, anew=True) for name in stored_by(nest)), default=stored)
+    fresh = min(vectors, -(-_of(anew, distinct) // copies))
     computed = derived(model, full)
     passes = any(nest.operands[k].name in passing for k in reduced)
     if widened and passes:
@@ -447,20 +448,20 @@ def _needs(
     links = [s for s in nest.stages if s.products > loads_widen and s.block not in differences]
     mixed = 0
     # Sums of the same tensors may be one sum; where the host may add up weights, so may those of one tensor.
-    known = {_factors(model, nest.anchor)}
+    known = [factors_of(model, nest.anchor, forms.kin)]
     for s in links:
-        factors = _factors(model, s.block)
-        common = factors in known or (model.origins and any(factors & other for other in known))
+        factors = factors_of(model, s.block, forms.kin)
+        common = any(in_common(factors, other, bool(model.origins)) for other in known)
         fills = [full[o.name].lanes for o in nest.operands if o.scope == WGT and s.block in o.readers and o.name in full]
         if s.block not in identities and not common:
             added, linked = _of(s.products * vectors, max(fills, default=Fraction(1))), forms.of(s.block)
             mixed += added if linked is None else min(added, _formed(model, linked))
-        known.add(factors)
+        known.append(factors)
     joined = {s.block for s in nest.stages if s.products and s.block in identities and not loads_widen}
     needed: dict[str, int] = {}
     for k, operand in enumerate(nest.operands):
         if operand.scope == INP and joined & set(operand.readers) and operand.name not in passing:
-            some = forms.real(model, k, _real(whole[k], full.get(operand.name), lanes_of[INP]))
+            some = forms.real(model, operand, _real(whole[k], full.get(operand.name), lanes_of[INP]), alone=True)
             name = _source(model, operand, full)
             needed[name] = max(some, needed.get(name, 0))
     taken = {_source(model, o, full) for o in nest.operands if o.scope == INP and set(_reads(nest)) & set(o.readers)}
@@ -470,32 +471,34 @@ def _needs(
     words: dict[str, int] = {}
     moves: set[str] = set()
     first = 0
-    for k, operand in enumerate(nest.operands):
+    for k, operand in (*enumerate(nest.operands), *forms.copies(model)):
         # A tensor that is read at several places need not come twice, and of several scaled identities one would do.
         name = "a constant" if operand.name in constant else _source(model, operand, full)
         if operand.twin or operand.name in passing | computed or (name in words and name in (operand.name, "a constant")):
             continue
-        some = _real(whole[k], full.get(operand.name), lanes_of[operand.scope])
+        own = operand in nest.operands
+        some = _real(whole[k], full.get(operand.name) if own else None, lanes_of[operand.scope])
         if any(operand.uses(a) for a in nest.spatial):
             some = int(some * rest.share)
-        some = forms.real(model, k, some)
+        some = forms.real(model, operand, some)
         into = addends if operand.scope == ACC else streams
         waits = name not in words and operand.consumer in _reads(nest) and operand.scope != ACC and some
-        first += load(c, operand.scope, 1) if waits else 0
+        first += load(c, operand.scope, 1) if waits and own else 0
         apart = 0 if not model.origins else latency(c, operand.scope)
         into[name] = max(load(c, operand.scope, some) - apart, into.get(name, 0))
         moves |= {operand.scope} if model.origins and some else set()
         words[name] = max(beats(c, operand.scope, some), words.get(name, 0))
     # Nests that multiply the same tensors may have products in common, wherever each of them takes its own.
-    moved = tuple(_source(model, o, full) for o in nest.operands if o.scope != ACC and o.consumer == nest.anchor)
+    moved = tuple(frozenset(_source(model, replace(o, name=name), full) for name in forms.kin(o.name))
+                  for o in nest.operands if o.scope != ACC and o.consumer == nest.anchor)
     # What is kept in the accumulator may have had these operations already; they do not count again.
     before = frozenset[str]().union(*(kinds.get(nest.operands[k].name, frozenset()) for k in reduced)) if passes else frozenset()
     due = [kind for kind in epilogue.named if kind not in before]
     # Another nest may make of the operand what several need of it.
     extra = epilogue.extra if single and alike * again * distinct == 1 else 0
-    kinds |= {name: before.union(epilogue.named) for name in _stored(nest)}
+    kinds |= {name: before.union(epilogue.named) for name in stored_by(nest)}
     # What a maximum takes the largest of may be done to that alone: it is monotone.
-    worked = vectors if rest.pooled is None else min(vectors, _of(rest.pooled, share))
+    worked = fresh if rest.pooled is None else min(fresh, _of(rest.pooled, share))
     if alike > 1:  # what is done to them ahead of other operands is done to sums
         worked = min(worked, -(-_of(_with_products(model), share) // alike))
     works = [min(worked, -(-_of(reaching[kind], distinct) // max(alike, copies))) if kind in reaching else worked for kind in due]
@@ -505,7 +508,7 @@ def _needs(
     elements = {o.name: least[k] for k, o in enumerate(nest.operands) if o.scope == ACC and o.name not in computed}
     joins = _of(joins_of_stages(model, elements, given - passing, bool(epilogue.named)), share)
     riders = frozenset(_source(model, o, full) for o in nest.operands if o.scope == INP and early & joined & set(o.readers))
-    plain = single and not (model.origins or widened or masked or same_factors(model)) and alike * again == rest.share == 1
+    plain = single and not (model.origins or widened or masked or square) and alike * again == rest.share == 1
     behind = behind_loads(model, {o.scope: least[k] for k, o in enumerate(nest.operands) if k in reduced}) if plain else 0
     alone = sum(n for name, n in needed.items() if name not in taken and name not in riders) // max(model.out_elements, 1)
     return _Needs(
@@ -513,9 +516,9 @@ def _needs(
         tuple(sorted(taken)), moved if nest.anchor else (),
         (min(epilogue.initial, 1) if computed else epilogue.initial) * written,
         sum(works) + extra * worked + mixed + joins, extra * worked, mixed,
-        len(due) + bool(joins) + sum(not s.fresh and s.block not in early for s in links),
+        sum(map(bool, works)) + bool(joins) + sum(not s.fresh and s.block not in early for s in links) * bool(vectors),
         starts, written, sum(works),
-        sum(forms.stored(name, stored, c.batch * c.block_out) for name in _stored(nest) if name not in passing),
+        sum(forms.stored(name, stored, c.batch * c.block_out) for name in stored_by(nest) if name not in passing),
         epilogue.initial * bool(written or not starts) + len(due) + extra + -(-(mixed + joins) // max(vectors, 1)) + alone,
         behind,
     )
@@ -594,12 +597,6 @@ def _compares_all(nest: Nest) -> bool:
     read = [e.buffer for body in made if isinstance(body, BufferStore) for e in walk_expr(body.value)
             if isinstance(e, BufferLoad) and e.dtype == "int8" and e.buffer not in given]
     return sum(own) == 1 and isinstance(term, BufferLoad) and neutral and all(values.of_buffer(b) == whole for b in read)
-
-
-def _factors(model: Model, block: str | None) -> frozenset[frozenset[str]]:
-    """The tensors that a sum of products multiplies, each by what the host makes it of."""
-    own = (o.name for o in model.nest.operands if o.scope != ACC and block in o.readers)
-    return frozenset(model.origins.get(name, frozenset((name,))) for name in own)
 
 
 def _reads(nest: Nest) -> tuple[str, ...]:

@@ -57,6 +57,19 @@ class _Leaf:
 
 
 @dataclass(frozen=True)
+class _End:
+    """A value that something is done to which is no sum.
+
+    Args:
+        value: it.
+        leaves: what it is a sum of.
+    """
+
+    value: Expr
+    leaves: list[_Leaf]
+
+
+@dataclass(frozen=True)
 class _Sums:
     """What a tensor holds that is a sum of products and of what has none.
 
@@ -111,7 +124,7 @@ class _Text:
 
     def site(self, site: Site, live: bool) -> None:
         """Takes in a block; its sums count where all that it stores is needed."""
-        ends: list[list[_Leaf]] = []
+        ends: list[_End] = []
         over = (*site.spatial, *site.reduce)
         buffer = site.store.buffer
         update = update_of(site.store) if site.block.init is not None else None
@@ -123,7 +136,7 @@ class _Text:
             return
         rest = self._linear(value, (), site, ends)
         if update is not None and update[0] != "+":
-            ends, rest = [*ends, *([leaf] for leaf in rest)], []
+            ends, rest = [*ends, *(_End(value, [leaf]) for leaf in rest)], []
         if site.block.init is None and is_move(value):
             # An element that only moves comes in where something is done with it.
             rest = [leaf for leaf in rest if not self._is_addend(leaf)]
@@ -145,7 +158,7 @@ class _Text:
             if buffer not in self.sums and buffer in self.written and buffer in self.elements:
                 self._bring_in(buffer, self.elements[buffer])
 
-    def _linear(self, e: Expr, given: tuple[Expr, ...], site: Site, ends: list[list[_Leaf]]) -> list[_Leaf]:
+    def _linear(self, e: Expr, given: tuple[Expr, ...], site: Site, ends: list[_End]) -> list[_Leaf]:
         """What a value is a sum of, with whatever factors; what something else is done to is put to the ends."""
         if isinstance(e, BufferLoad):
             return [_Leaf((e,), given)]
@@ -176,7 +189,7 @@ class _Text:
         if op in ("min", "max"):
             if ranges[0][0] >= ranges[1][1] or ranges[1][0] >= ranges[0][1]:
                 return [*inner[0], *inner[1]]  # one of both it is always
-            ends += [part for part in inner if part]
+            ends += [_End(*part) for part in zip(parts, inner) if part[1]]
             return []
         return [*(leaf for part in inner for leaf in part), _Leaf((), given)]
 
@@ -308,23 +321,36 @@ class _Text:
     def _meet(self, a: Buffer, b: Buffer) -> bool:
         return bool(self.sources[a] & self.sources[b])
 
-    def _count(self, site: Site, end: Sequence[_Leaf], over: tuple[Var, ...]) -> None:
-        """Counts sums that something else is done to."""
+    def _count(self, site: Site, made: _End, over: tuple[Var, ...]) -> None:
+        """Counts sums that something else is done to, where a result changes with them."""
+        end = made.leaves
         if len(end) == 1 and len(end[0].loads) == 1:
             load, = end[0].loads
             sums = self.sums.get(load.buffer)
             try:
                 if sums is not None:
-                    self._count_elements(sums, access(site, load, end[0].given).places)
+                    read = access(site, load, end[0].given)
+                    self._count_elements(sums, np.where(self._compares(site, made, read.variables), read.places, NOWHERE))
                 elif load.buffer not in self.sums:
-                    self._bring_in(load.buffer, self._numbers(site, end[0], None))
+                    variables = access(site, load, end[0].given).variables
+                    numbers = self._numbers(site, end[0], None)
+                    self._bring_in(load.buffer, np.where(self._compares(site, made, variables), numbers, NOWHERE))
             except UnknownError:
                 self.spent |= frozenset() if sums is None else sums.members
             return
         flat = Site(site.block, site.store, over, (), site.extents)
         found = self._sum(flat, end, ())
         if found is not None:
-            self._count_elements(found, None)
+            self._count_elements(_Sums(np.where(self._compares(site, made, over), found.counts, 0), found.members), None)
+
+    def _compares(self, site: Site, made: _End, over: Sequence[Var]) -> npt.NDArray[np.bool_]:
+        """Where a block needs what it compares, for each value of some iterators."""
+        own = [iv.var for iv in site.block.iter_vars]
+        wanted = self.known.compares(site, made.value)
+        wanted = wanted.reshape([1] * (len(own) - wanted.ndim) + list(wanted.shape))
+        wanted = np.asarray(wanted.any(axis=tuple(n for n, v in enumerate(own) if v not in over), keepdims=True))
+        moved = wanted.transpose([own.index(v) for v in over] + [n for n, v in enumerate(own) if v not in over])
+        return np.broadcast_to(moved.reshape(moved.shape[: len(over)]), site.shape(over))
 
     def _count_elements(self, sums: _Sums | None, places: Ints | None) -> None:
         """Counts sums of a tensor: all of them, or those that are read."""
@@ -426,7 +452,8 @@ def visits(func: PrimFunc, target: Target) -> int:
     if any(b.match_buffers or b.alloc_buffers for b, _ in sites):
         return 0
     written = {s.buffer for s in walk(func.body) if isinstance(s, BufferStore)}
-    text = _Text(func, target.config.block_in, not target.multiplies, ValueBounds(func), written, Known(func, {}, {}))
+    made = {site.store.buffer.name for _, site in sites if site is not None and not is_move(site.store.value)}
+    text = _Text(func, target.config.block_in, not target.multiplies, ValueBounds(func), written, Known(func, {}, {}, made))
     for b in func.buffers:
         text.sources[b] = frozenset((b,)) - written
         if b not in written:
