@@ -15,8 +15,10 @@ import numpy.typing as npt
 from autosched.ir.expr import BufferLoad, Expr, Var, int_value
 from autosched.ir.functor import walk_expr
 from autosched.ir.interp import written
+from autosched.ir.patterns import loads_in
 from autosched.ir.scopes import WGT
 from autosched.ir.stmt import Buffer, PrimFunc
+from space.again import Again
 from space.elements import NOWHERE, Ints, Mask, Site, UnknownError, access, loads_under, sites_in
 from space.known import PARTS, Known, TooLargeError, tables
 from space.lanes import fillings, least_products
@@ -70,6 +72,7 @@ class Formings:
         self._models, self._some = models, some
         self._free, self._packing = bool(models[0].origins), models[0].packing
         self._moved = {name for name, filling in full.items() if filling.moved}
+        self._again = Again(self.known, models[0].packing)
         self._sites = {site.block.name: site for site in self.known.sites}
         self._buffers = {b.name: b for b in (*func.buffers, *(s.store.buffer for s in self.known.sites), *self.known.unseen)}
         self._constants = {c.buffer.name: c.buffer for c in func.constants}
@@ -108,13 +111,14 @@ class Formings:
         most = ceil(Fraction(found[0], lanes) / share) if model.origins and share else found[1]
         return most if masked else min(least, most)
 
-    def real(self, model: Model, own: Operand, least: int, alone: bool = False) -> int:
+    def real(self, model: Model, own: Operand, least: int, fuller: bool, alone: bool = False) -> int:
         """Elements of an operand, at least, that hold what of it is used, as full as they may be.
 
         Args:
             model: of its nest.
             own: the operand.
             least: the same of a program that masks nothing.
+            fuller: whether the form repeats elements so as to fill lanes; another one shows then which are read.
             alone: what its own readers use; else all that somebody does who has it in that memory, or a copy of it.
         """
         readers = [own] if alone else [o for m in self._models for o in m.nest.operands if o.scope == own.scope]
@@ -128,9 +132,17 @@ class Formings:
         parts = {o.name for m in self._models for o in m.nest.operands if o.scope == own.scope and o.name in self._moved
                  and model.origins.get(o.name) == origins}
         masked = own.producer is not None and not own.inside
-        elements = self._given(parts, readers) if own.name in parts and (masked or len(parts) > 1) else found[0]
+        several = own.name in parts and (masked or len(parts) > 1 or (not fuller and self._repeats(own.name)))
+        elements = self._given(parts, readers) if several else found[0]
         most = -(-elements // prod(model.target.memories[own.scope].lanes))
         return most if masked else min(least, most)
+
+    def _repeats(self, name: str) -> bool:
+        """Whether the host lays elements out repeatedly, or that is not known."""
+        try:
+            return self._again.packed(name) > 1
+        except UnknownError:
+            return True
 
     def _taken(self, operand: Operand, readers: Sequence[Operand]) -> tuple[int, int] | None:
         """(elements, whole ones of the memory) of an operand that count and some operands' readers need; None as for ``used``."""
@@ -140,7 +152,9 @@ class Formings:
             return (0, 0) if constant is not None and constant not in self.known.needed else None
         if buffer in self.known.unseen:
             return 0, 0
-        return _count(buffer, self._read(buffer, readers) & self.known.some_of(buffer), LANES)
+        mask = self._read(buffer, readers) & self.known.some_of(buffer)
+        found, times = _count(buffer, mask, LANES), self._times(buffer, mask)
+        return -(-found[0] // times), -(-found[1] // times)
 
     def _read(self, buffer: Buffer, readers: Sequence[Operand]) -> Mask:
         """Which elements of a tensor those need who read some operands, themselves or as copies."""
@@ -168,9 +182,10 @@ class Formings:
             vectors: the same of a program that masks nothing.
             lanes: of a vector.
         """
-        if any(b.name == name for b in self.known.func.buffers):
+        buffer = self._buffers.get(name)
+        if buffer is None or buffer in self.known.func.buffers:
             return vectors
-        return self.made(name, vectors, lanes)
+        return -(-self.made(name, vectors, lanes) // self._times(buffer, self.known.needed.get(buffer, np.ones([1], np.bool_))))
 
     def made(self, name: str, vectors: int, lanes: int, anew: bool = False) -> int:
         """Vectors of a tensor with an element that is needed and may take more than one value, at least.
@@ -229,6 +244,23 @@ class Formings:
             for name in sorted((self.kin(operand.name) & self._stored) - {operand.name} - self._passing):
                 yield k, replace(operand, name=name, producer=None, twin=False)
 
+    def again(self, operands: Sequence[Operand]) -> int:
+        """How many results of a nest are made of the same elements, at most, because nests before have stored these repeatedly.
+
+        Args:
+            operands: those of a sum.
+        """
+        times = 1
+        for o in operands:
+            buffer, site = self._buffers.get(o.name), self._sites.get(o.producer or o.consumer)
+            if buffer is not None and site is not None and o.name in self._stored:
+                # Along a reduction an element may stand in a sum repeatedly; that makes no results alike.
+                spatial = site.spatial if o.producer is None else tuple(site.extents)
+                at = (x for x in loads_in(site.store.value) if x.buffer is buffer)
+                dims = {d for x in at for d, i in enumerate(x.indices) if not set(spatial).isdisjoint(walk_expr(i))}
+                times *= self._again.of(buffer, frozenset(dims))
+        return times
+
     def kin(self, name: str) -> frozenset[str]:
         """Tensors that a tensor has elements of, as they are, itself among them.
 
@@ -252,9 +284,15 @@ class Formings:
         if buffer in self.known.unseen or buffer not in self.known.needed:
             return 0, 0
         mask = self.known.needed[buffer] & self.known.some_of(buffer, True)
-        for copies in self.known.copied.get(buffer, {}).values() if anew else ():
-            mask = mask & ~copies
+        for other, copies in self.known.copied.get(buffer, {}).items():
+            mask = mask & ~copies if anew and other.name in self._stored else mask
         return _count(buffer, mask, LANES)
+
+    def _times(self, buffer: Buffer, mask: Mask) -> int:
+        """How often an element stands among some of a tensor that only other nests read, at most."""
+        others = [tuple(n for n in range(mask.ndim) if n != d) for d in range(mask.ndim)]
+        dims = frozenset(d for d, axes in enumerate(others) if mask.shape[d] == 1 or np.count_nonzero(mask.any(axis=axes)) > 1)
+        return 1 if buffer in self.known.func.buffers else self._again.of(buffer, dims)
 
 
 @lru_cache(maxsize=8)

@@ -402,7 +402,7 @@ def _needs(
     again = 1 if widened or not nest.tensorized else recurring(model, read)
     # What the host has laid out several times may make results that are alike, too.
     data, weights = (
-        Fraction(1) if fuller else forms.once(model, own) if masked else repeats(model, full, own)
+        Fraction(1, forms.again(own)) * (1 if fuller else forms.once(model, own) if masked else repeats(model, full, own))
         for own in ([o for o in read if o.scope == scope] for scope in (INP, WGT)))
     distinct = data * weights
     products = -(-(_of(left, distinct) if masked else _of(products, real * data)) // (alike * again))
@@ -410,6 +410,7 @@ def _needs(
     vectors, stored = _of(_with_products(model), share * distinct), _of(model.out_elements, share)
     if formed is not None:
         vectors = min(vectors, _of(summed, distinct))
+    kept = {name: forms.stored(name, stored, c.batch * c.block_out) for name in stored_by(nest)}
     made = max((forms.made(name, stored, c.batch * c.block_out) for name in stored_by(nest)), default=stored)
     vectors = min(vectors, _of(made, distinct))
     starts = -(-vectors // alike) if products else 0
@@ -432,7 +433,7 @@ def _needs(
     if widened and products:
         # Sums of windows that overlap may share their parts.
         starts = starts if max(whole[k] for k in reduced) == products else 0
-        products = max(_of(used, share), min(stored, made))
+        products = max(_of(used, share), min(made, max(kept.values(), default=stored)))
     if not nest.tensorized:
         # What windows connect, comparisons have to connect, one at a time.
         apart = max((_apart(model, k) for k in reduced if least[k] == used), default=model.out_elements)
@@ -461,7 +462,7 @@ def _needs(
     needed: dict[str, int] = {}
     for k, operand in enumerate(nest.operands):
         if operand.scope == INP and joined & set(operand.readers) and operand.name not in passing:
-            some = forms.real(model, operand, _real(whole[k], full.get(operand.name), lanes_of[INP]), alone=True)
+            some = forms.real(model, operand, _real(whole[k], full.get(operand.name), lanes_of[INP]), fuller, alone=True)
             name = _source(model, operand, full)
             needed[name] = max(some, needed.get(name, 0))
     taken = {_source(model, o, full) for o in nest.operands if o.scope == INP and set(_reads(nest)) & set(o.readers)}
@@ -480,7 +481,7 @@ def _needs(
         some = _real(whole[k], full.get(operand.name) if own else None, lanes_of[operand.scope])
         if any(operand.uses(a) for a in nest.spatial):
             some = int(some * rest.share)
-        some = forms.real(model, operand, some)
+        some = forms.real(model, operand, some, fuller)
         into = addends if operand.scope == ACC else streams
         waits = name not in words and operand.consumer in _reads(nest) and operand.scope != ACC and some
         first += load(c, operand.scope, 1) if waits and own else 0
@@ -518,7 +519,7 @@ def _needs(
         sum(works) + extra * worked + mixed + joins, extra * worked, mixed,
         sum(map(bool, works)) + bool(joins) + sum(not s.fresh and s.block not in early for s in links) * bool(vectors),
         starts, written, sum(works),
-        sum(forms.stored(name, stored, c.batch * c.block_out) for name in stored_by(nest) if name not in passing),
+        sum(count for name, count in kept.items() if name not in passing),
         epilogue.initial * bool(written or not starts) + len(due) + extra + -(-(mixed + joins) // max(vectors, 1)) + alone,
         behind,
     )
