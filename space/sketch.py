@@ -210,7 +210,9 @@ def sketches(
         found = _fitting(normal_forms(func, target, Wanted(whole=True)), target, structural, numeric)[0]
     # A result that only moves what is computed may have nothing to be stored from, where the host moves it as it unpacks. What is
     # moved in between, or joined of it and of a parameter, is stored nowhere, where its readers load it from what it is made of.
-    for base in (Wanted(handed=True), Wanted(loaded=True), Wanted(handed=True, loaded=True)):
+    # And of a sum stages may read only what stands first; behind an offset it is made for that alone anyway.
+    for more in ({"handed"}, {"cropped"}, {"handed", "cropped"}, {"loaded"}, {"handed", "loaded"}):
+        base = Wanted(handed="handed" in more, cropped="cropped" in more, loaded="loaded" in more)
         found = found or _fitting(normal_forms(func, target, base), target, structural, numeric)[0]
     if not found:
         assert refusal is not None

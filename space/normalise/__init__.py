@@ -13,7 +13,7 @@ from autosched.ir.stmt import PrimFunc
 from autosched.schedule import Schedule
 from autosched.schedule.kit.trace import Instruction
 from autosched.target import Target
-from space.normalise import banding, conditions, fused, gathering, groups, moving, planes, windows
+from space.normalise import banding, conditions, fused, gathering, groups, moving, places, planes, windows
 from space.normalise.blocks import is_packed, plain_blocks, require_whole
 from space.normalise.estimate import estimate
 from space.normalise.forms import (
@@ -116,7 +116,7 @@ def normal_forms(func: PrimFunc, target: Target, base: Wanted = PLAIN) -> list[M
     Args:
         func: as for ``normalise``.
         target: as for ``normalise``.
-        base: what every form is to have.
+        base: what every form is to have; where that is to be cropped, and nothing is, there is none.
 
     Raises:
         ProgramError: a block's loops leave out a part of an iterator's domain, or loops without blocks are none of blocks.
@@ -124,6 +124,8 @@ def normal_forms(func: PrimFunc, target: Target, base: Wanted = PLAIN) -> list[M
     require_whole(func)
     begun = conditions.single(func)
     conditions.require_blocks(begun)
+    if base.cropped and not (plain_blocks(begun.func) and places.crops(begun.func)):
+        return []
     first = normalised(func, target, base)
     # What no rule packs is packed already, or refused: of single stores analysis says better what is in the way.
     forms: dict[tuple[str, ...], Schedule] = {(): first if first.trace.insts else begun}

@@ -36,6 +36,7 @@ class Wanted(NamedTuple):
         handed: whether the host makes the results that only move what is computed.
         loaded: whether what is joined of parameters and of what is computed is read part by part, and what is moved where it
             comes from.
+        cropped: whether sums of which stages read only what stands first are made for that alone.
     """
 
     differences: bool = False
@@ -52,11 +53,12 @@ class Wanted(NamedTuple):
     given: bool = False
     handed: bool = False
     loaded: bool = False
+    cropped: bool = False
 
     @property
     def plain(self) -> Wanted:
         """What the form has that has nothing it need not have."""
-        return Wanted(whole=self.whole, handed=self.handed, loaded=self.loaded)
+        return Wanted(whole=self.whole, handed=self.handed, loaded=self.loaded, cropped=self.cropped)
 
     def also(self, other: Wanted) -> Wanted:
         """What has all that either has."""

@@ -263,7 +263,7 @@ def _formed(
                 return None, ""
             sch = made
         else:
-            sch = places.apart(sch, target)
+            sch = places.apart(sch, target, wanted.cropped)
         negation.apply(sch, target)
         if otherwise:
             starts.apply(sch, target)  # a sum made negative starts with the negative of what it started with
