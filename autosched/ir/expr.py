@@ -414,9 +414,12 @@ def binary(op: str, a: ExprLike, b: ExprLike) -> Expr:
         b: right operand.
 
     Raises:
+        TypeError: ``/`` on integers.
         ZeroDivisionError: division of integers by the constant zero.
     """
     x, y = _match(a, b)
+    if op == "/" and not is_float(x.dtype):
+        raise TypeError("'/' divides floats; for integers use '//' (rounds down) or truncdiv (rounds to zero)")
     dtype = "bool" if op in COMPARISON or op in LOGICAL else x.dtype
     if isinstance(x, IntImm) and isinstance(y, IntImm):
         folded = fold(op, x.value, y.value)

@@ -239,16 +239,16 @@ def expr_text(expr: Expr) -> str:
 
 def folds(e: BinOp) -> bool:
     """Whether building this operation with operators would give another tree."""
+    if e.op == "/" and not is_float(e.dtype):
+        return True  # The language has no such operator.
     try:
         again = binary(e.op, e.a, e.b)
     except ZeroDivisionError:
         return True
     if not (isinstance(again, BinOp) and again.a is e.a and again.b is e.b and again.dtype == e.dtype):
         return True
-    if e.op in ("//", "%", "truncdiv", "truncmod") and isinstance(e.b, IntImm) and e.b.value == 0:
-        return True  # Written as an operator, this is refused.
-    # Integers have no "/" in the language.
-    return e.op == "/" and e.dtype.startswith(("int", "uint"))
+    # Written as an operator, this is refused.
+    return e.op in ("//", "%", "truncdiv", "truncmod") and isinstance(e.b, IntImm) and e.b.value == 0
 
 
 def _reads_back(e: Call) -> bool:

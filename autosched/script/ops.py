@@ -81,8 +81,6 @@ def arith(op: str, a: Any, b: Any) -> Any:
         TypeError: ``/`` on integers, or an operand that is no scalar.
     """
     x, y = operand(a), operand(b)
-    if op == "/" and not (is_float(x.dtype) or is_float(y.dtype)):
-        raise TypeError("'/' divides floats; for integers use '//' (rounds down) or T.truncdiv (rounds to zero)")
     if op in ("//", "%", "truncdiv", "truncmod") and isinstance(y, IntImm) and y.value == 0:
         raise ZeroDivisionError(f"the divisor of '{op}' is zero")
     return binary(op, *numbers(a, b, x, y))

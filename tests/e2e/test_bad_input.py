@@ -90,6 +90,8 @@ FILES = [
     ("class Mine(BaseException):\n    pass\n\nraise Mine('[x]')\n", "file.py:4: Mine: [x]"),
     ("class Mine(Exception):\n    def __str__(self):\n        raise ValueError\n\nraise Mine\n",
      "file.py:5: Mine: its text raises ValueError"),
+    ('from autosched import te\nx = te.placeholder((4,), "int8")\nf = te.compute((4,), lambda i: x[i] / 2)\n',
+     "file.py:3: TypeError: '/' divides floats; for integers use '//' (rounds down) or truncdiv (rounds to zero)"),
     ("import os\nos.closerange(3, 99)\n", "file.py: f ends its process with code 1"),
     ("def g():\n    pass\n", "unknown function of file.py 'f'"),
 ]

@@ -12,6 +12,7 @@ import autosched
 from autosched import te
 from autosched.errors import NotSupportedError, ProgramError
 from autosched.ir import PrimFunc, interp
+from autosched.ir.expr import Expr, binary
 from autosched.ir.functor import walk
 from autosched.ir.stmt import Block, For
 from autosched.schedule import Schedule
@@ -226,6 +227,29 @@ def test_programs_of_one_definition_share_nothing() -> None:
 def test_refusals(make, error, message) -> None:
     with pytest.raises(error, match=message):
         make(te.placeholder((4, 4), name="A"), te.reduce_axis((0, 4), name="k"))
+
+
+@pytest.mark.parametrize(("dtype", "divide"), [
+    ("int8", lambda v: v / 2), ("uint8", lambda v: 2 / v), ("int32", lambda v: v / v), ("int8", lambda v: (v > 1) / (v > 2)),
+    ("int8", lambda v: binary("/", v, 1)),
+])
+def test_integers_are_divided_in_a_way_that_says_how_it_rounds(dtype: str, divide: Callable[[Expr], Expr]) -> None:
+    a = te.placeholder((8,), dtype, name="a")
+    with pytest.raises(TypeError, match=r"for integers use '//' \(rounds down\) or truncdiv \(rounds to zero\)"):
+        te.compute((8,), lambda i: divide(a[i]))
+
+
+@pytest.mark.parametrize(("dtype", "divide", "wanted"), [
+    ("float32", lambda v: v / 2, [-1.5, 1.5]), ("float32", lambda v: 6 / v, [-2.0, 2.0]),
+    ("int8", lambda v: v / 2.0, [-1.5, 1.5]), ("int8", lambda v: v // 2, [-2, 1]),
+    ("int8", lambda v: te.truncdiv(v, 2), [-1, 1]), ("int8", lambda v: te.div(v, 2), [-1, 1]),
+])
+def test_what_is_divided_otherwise_is_a_program(dtype: str, divide: Callable[[Expr], Expr], wanted: list[float]) -> None:
+    a = te.placeholder((2,), dtype, name="a")
+    b = te.compute((2,), lambda i: divide(a[i]), name="b")
+    func = te.create_prim_func([a, b])
+    assert parse(func.script()) == func
+    assert run(func, np.array([-3, 3], dtype), shape=(2,), dtype=b.dtype).tolist() == wanted
 
 
 def test_python_compares_no_expressions_of_te() -> None:
