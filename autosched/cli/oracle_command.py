@@ -33,13 +33,15 @@ OPTIONS = {"oracle": _options}
 def run(args: argparse.Namespace) -> int:
     """Lists, bounds, simulates, and prints what that proves."""
     from autosched.search.oracle import SAMPLERS, oracle
+    from autosched.search.wrong import is_wrong
 
     report = oracle(
         args.workload, args.target, args.simulations, args.sampler or SAMPLERS, args.trials, args.seeds, args.jobs, args.fix
     )
+    verdict = Exit.DIFFERS if report.differs else Exit.OK if report.cycles is not None else Exit.NO_SCHEDULE
     if args.format == "json":
         print_json(report.as_json())
-        return Exit.OK if report.cycles is not None else Exit.NO_SCHEDULE
+        return verdict
     where = " with " + " ".join(f"{name}={value}" for name, value in report.fixed.items()) if report.fixed else ""
     tell(f"{report.workload} on {report.target}: {number(report.points)} schedules{where}")
     if not report.whole:
@@ -48,6 +50,8 @@ def run(args: argparse.Namespace) -> int:
          + (f", {number(report.failed)} failed" if report.failed else "")
          + (f", {number(report.unanswered)} without an answer" if report.unanswered else ""))
     for cycles, reason in report.dropped:
+        if is_wrong(reason):
+            continue  # it was said when it was found
         print(f"autosched: {report.workload}: a schedule of {number(cycles)} cycles was not taken, its check failed: {reason}",
               file=sys.stderr)
     for point, cycles, bound in report.violations:
@@ -55,7 +59,7 @@ def run(args: argparse.Namespace) -> int:
               "a fault of autosched, please report it", file=sys.stderr)
     if report.cycles is None:
         tell("no schedule was found that the machine takes")
-        return Exit.NO_SCHEDULE
+        return verdict
     if report.proven:
         tell(f"the optimum is {number(report.cycles)} cycles: {report.explain}")
     elif report.violations:
@@ -71,4 +75,4 @@ def run(args: argparse.Namespace) -> int:
         rows.append([r.sampler, str(r.seed), str(r.trials), number(r.cycles), percent(least),
                      *([] if report.proven else [percent(most)])])
     print_table(columns if report.proven else [*columns, ("at most", True)], rows)
-    return Exit.OK
+    return verdict

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any
 
 from autosched.measure import gap
+from autosched.search.wrong import differs
 from sim.markup import number, percent, table
 
 if TYPE_CHECKING:
@@ -88,6 +89,11 @@ class TuneReport:
     def gap(self) -> float | None:
         """Relative distance to the machine's bound."""
         return gap(self.cycles, self.machine_bound)
+
+    @property
+    def differs(self) -> bool:
+        """Whether the bytes of some schedule were wrong, of one that was dropped: a fault of this project."""
+        return differs(self.dropped)
 
     def as_json(self) -> dict[str, Any]:
         """The report as a JSON object; ``bound`` is the machine's."""

@@ -142,9 +142,25 @@ def test_the_best_is_executed_and_one_that_does_not_hold_gives_way(
         said = capsys.readouterr()
         assert said.err.count("was not taken, its check failed: environment: its process died") == 2
         assert "no schedule was found" in said.out and "0 simulated, 0 no faster" in said.out and "optimum" not in said.out
-    _judged(monkeypatch, lambda n, result: Result.failed("mismatch", "byte 3"))
-    with pytest.raises(AssertionError, match="computes something else: byte 3"):
-        oracle(NAME, samplers=(), simulations=1)
+
+
+def test_wrong_bytes_are_said_and_the_optimum_is_another_one(
+    brute: dict[tuple[int, ...], int], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    fewest = min(brute.values())
+    others = min(c for c in brute.values() if c > fewest)
+    with monkeypatch.context() as patch:
+        _judged(patch, lambda n, result: Result.failed("mismatch", "byte 3") if result.cycles == fewest else result)
+        assert main(["oracle", NAME, "--sampler", "draft", "--trials", "2"]) == 5
+        said = capsys.readouterr()
+        assert said.err.count("computes something else and was not taken: byte 3") == 1 and "its check failed" not in said.err
+        assert f"the optimum is {others} cycles" in said.out and "checked: bit-equal" in said.out
+    with monkeypatch.context() as patch, pytest.warns(UserWarning, match="computes something else"):
+        seen = _judged(patch, lambda n, result: Result.failed("mismatch", "byte 3") if n > 1 else result)
+        report = oracle(NAME, samplers=("draft",), trials=2, simulations=len(brute))
+        # What the sampler alone had checked is told as well.
+        assert report.differs and report.cycles == fewest
+        assert report.dropped == tuple((c, "mismatch: byte 3") for c in seen[1:])
 
 
 @pytest.mark.parametrize("above", [0, 1])

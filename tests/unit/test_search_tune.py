@@ -385,6 +385,38 @@ def test_what_fails_its_check_is_never_the_best(failing: int, tmp_path: Path, mo
     assert best is not None and best.cycles == report.cycles and best.verified
 
 
+def test_wrong_bytes_are_said_whatever_was_found_instead(here, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A bug that gives way to the next schedule: a warning, exit code 5, and a result that holds all the same."""
+    from autosched.search import pool
+
+    real = pool.check
+    wrong: list[int] = []
+
+    def check(candidate: Candidate, patience: float) -> Result:
+        found = real(candidate, patience)
+        if wrong:
+            return found
+        wrong.append(found.cycles or 0)
+        return Result.failed("mismatch", "out: 3 of 16 elements differ", found.program)
+
+    monkeypatch.setattr(pool, "check", check)
+    with pytest.warns(UserWarning, match=r"computes something else and was not taken: out: 3 of 16 .* please report it") as said:
+        report = one(SMALL, tmp_path / "a", trials=4, sampler="random")
+    assert len(said) == 1 and report.differs and report.verified and report.cycles is not None and report.cycles >= wrong[0]
+    assert report.dropped == ((wrong[0], "mismatch: out: 3 of 16 elements differ"),)
+    best = find_best(workload(SMALL).func, get_target("vta-de10"), tmp_path / "a")
+    assert best is not None and best.cycles == report.cycles and best.verified
+    words = ("tune", SMALL, "--trials", "4", "--jobs", "1", "--sampler", "random", "--log", tmp_path / "b")
+    for more in ((), ("--quiet",), ("--format", "json", "--cold")):
+        wrong.clear()
+        done = here(*words, *more)
+        assert done.returncode == 5 and done.stderr.count("computes something else") == 1, done.stderr
+        assert "Traceback" not in done.stderr and ("bit-equal" in done.stdout or '"verified": true' in done.stdout)
+    wrong[:] = [0]
+    done = here(*words)
+    assert done.returncode == 0 and "computes something else" not in done.stderr
+
+
 def test_a_schedule_is_checked_on_telling_and_on_wide_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from autosched.workloads import Workload
 
