@@ -197,6 +197,15 @@ def with_primitives(page: str) -> str:
     return MARK.sub(table, page)
 
 
+def test_whoever_calls_the_bound_proven_says_of_which_programs() -> None:
+    words = "forms the workload's products on the GEMM and loads tensors in their own type"
+    pages = {path.name: " ".join(path.read_text().replace("*", "").split()) for path in (ROOT / "README.md", *DOCS.rglob("*.md"))}
+    claiming = {name for name, text in pages.items() if "proven for every program" in text}
+    assert {"README.md", "tutorial.md"} <= claiming and words in pages["bound.md"]
+    assert [name for name in claiming if f"proven for every program of the machine that {words}" not in pages[name].replace(
+        "of this machine", "of the machine")] == []
+
+
 def test_every_primitive_has_its_line() -> None:
     page = (DOCS / "primitives.md").read_text()
     from autosched.schedule import Schedule
