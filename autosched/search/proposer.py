@@ -24,8 +24,10 @@ Points = npt.NDArray[np.int32]
 
 SCAN_LIMIT = 16_000_000  # combinations of all decisions up to which every point is listed: a second or two at most, once
 SHORTLIST = 4096  # points, by draft, that the model judges
-POPULATION = 64  # parents of a generation
-CHILDREN = 8  # of each of them: a generation of 200 rows costs hardly less than one of 600, and three of them hardly find more
+POPULATION = 64  # parents of a generation, without the best of every kind of loops and guests
+# Of each of up to POPULATION + KINDS + GUESTS parents, 550 to 670 rows a generation in the mean: one of 200 costs hardly less,
+# and three of those hardly find more.
+CHILDREN = 8
 GENERATIONS = 72  # few parents for long go further than many for a short time
 GENERATION = 512  # points that are estimated together
 FAR = 1.25  # times the lowest estimate of its form, beyond which nobody asks how far
@@ -343,7 +345,11 @@ class Proposer:
         self._breed(REFINEMENTS, np.unique(population, axis=0))
 
     def _breed(self, generations: int, population: Points, barred: Set[bytes] = frozenset()) -> int:
-        """Generation after generation of changed survivors, of one form each; all that lived joins the pool. How many it were."""
+        """Generation after generation of changed survivors, of one form each; all that lived joins the pool.
+
+        Returns:
+            How many generations that counts as: as many as there were, or IDLE, so that populations without any end as well.
+        """
         near: dict[int, float] = {}
         drafts = self._estimates(population, near)
         lived, estimates = [population], [drafts]
