@@ -2,8 +2,8 @@
 
 A file is ``{"config", "programs": [{"name", "insns", "cycles"?, "delay"?, "insn_address"?, "memory"?,
 "outputs"?}]}``: instructions as 32 hex digits, most significant first, bytes as base64. ``config`` is a preset's
-name or an object of configuration keys (and optionally "semantics"); any other string is a remark, and the caller's
-configuration counts.
+name or an object of configuration keys (and optionally "semantics"); any other string is a remark. The caller's configuration
+counts, where it is given: it may differ from the file's in what decides cycles only.
 """
 
 from __future__ import annotations
@@ -13,16 +13,17 @@ import binascii
 import json
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from sim import isa
-from sim.config import INSN_BYTES, SEMANTICS, VTAConfig
+from sim.config import INSN_BYTES, SEMANTICS, VTAConfig, mode_of
 from sim.costs import INSN_ADDRESS
 from sim.dram import SPACE, Segment
+from sim.encoding import encoding_of
 from sim.errors import ConfigError, DecodeError, FieldError, ProgramError, SimError
 from sim.files import read_bytes, write_text
 from sim.legality import check_semantics
@@ -170,11 +171,24 @@ def _kind(value: object) -> str:
 
 
 def _config(reader: _Reader, value: object, config: VTAConfig | None, asked: str | None) -> tuple[VTAConfig, str]:
-    """The configuration of a file and its semantics; a remark leaves both to the caller.
+    """The configuration that a file's programs run on, and their semantics; a remark leaves both to the caller.
 
-    The caller's semantics also count for a file that names the caller's own machine and no semantics of its own.
+    The caller's machine also counts for a file that names its own, where that decides nothing but when things happen.
     """
+    own = _own(reader, value, config, asked)
+    if own is not None:
+        return own if config is None else (config, _moved(reader, *own, config, asked))
     default = target_spec(DEFAULT_TARGET)
+    if config is None:
+        return default.config, default.semantics
+    if asked is not None:
+        return config, asked
+    match = [spec.semantics for spec in TARGETS.values() if spec.config == config]
+    return config, match[0] if match else default.semantics
+
+
+def _own(reader: _Reader, value: object, config: VTAConfig | None, asked: str | None) -> tuple[VTAConfig, str] | None:
+    """The machine that a file names and its semantics: the caller's, where it names none of these and the caller's machine."""
     if isinstance(value, dict):
         semantics = value.get("semantics")
         if semantics is not None and semantics not in SEMANTICS:
@@ -193,12 +207,22 @@ def _config(reader: _Reader, value: object, config: VTAConfig | None, asked: str
         return TARGETS[value].config, TARGETS[value].semantics
     if value is not None and not isinstance(value, str):
         raise reader.fail("config", f"must be a preset's name, a remark or an object, not {_kind(value)}")
-    if config is None:
-        return default.config, default.semantics
-    if asked is not None:
-        return config, asked
-    match = [spec.semantics for spec in TARGETS.values() if spec.config == config]
-    return config, match[0] if match else default.semantics
+    return None
+
+
+def _moved(reader: _Reader, own: VTAConfig, semantics: str, config: VTAConfig, asked: str | None) -> str:
+    """The semantics of programs that were written for one machine and run on another, which reads and holds the same."""
+    sizes = [f.name for f in fields(own) if f.name.startswith("LOG_")]
+    other = next((name for name in sizes if getattr(own, name) != getattr(config, name)), None)
+    if other is not None:
+        reason = f"its programs are for {other} {getattr(own, other)}, the machine asked for has {getattr(config, other)}"
+    elif config.uop_capacity < own.uop_capacity:
+        reason = f"its programs may hold {own.uop_capacity} micro-ops, the machine asked for {config.uop_capacity}"
+    elif encoding_of(own, semantics) != encoding_of(config, asked or semantics):
+        reason = f"its instructions are laid out as {mode_of(semantics)} has them, not as {mode_of(asked or semantics)} does"
+    else:
+        return asked or semantics
+    raise reader.fail("config", f"{reason}; they run on a machine of their own sizes only")
 
 
 def _semantics_of(config: VTAConfig) -> str:
@@ -276,9 +300,10 @@ def loads(
 ) -> list[Program]:
     """Read the programs of a JSON text; ``source`` names it in messages.
 
-    config, semantics: the machine where the file names none (default vta-de10), and what its programs are for.
+    config, semantics: the machine that the programs run on, and what they are for there; without them those that the file names
+    (default vta-de10).
     Unknown fields are named in one warning.
-    Raises ProgramError that says file, program and field.
+    Raises ProgramError that says file, program and field; of a file for a machine of other sizes, too.
     """
     reader = _Reader(source)
     try:

@@ -137,8 +137,8 @@ def _side(text: str, args: argparse.Namespace) -> Side:
         programs = _programs(text)
         if len(programs) != 1:
             raise ProgramError(f"{text} has {len(programs)} programs; compare takes files of one")
-        program, semantics = programs[0]
-        ran = of_run(summarize(record(program, semantics), semantics))
+        program = programs[0]
+        ran = of_run(summarize(record(program), program.semantics))
         return Side(f"{text}: {program.name}", ran, ran)
     name, places = _places(text)
     if not all(part.strip() for part in (name, *places)):
@@ -186,7 +186,7 @@ def _places(text: str) -> tuple[str, list[str]]:
     return name, places
 
 
-def _programs(path: str) -> list[tuple[Program, str]]:
+def _programs(path: str) -> list[Program]:
     from autosched.cli.sim_command import load
 
     return load(path, None, None)

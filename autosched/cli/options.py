@@ -157,9 +157,9 @@ def _real(text: str) -> float:
         return -1.0
 
 
-def add_target(parser: argparse.ArgumentParser, default: str | None = "vta-de10") -> None:
-    """Adds ``--target``."""
-    text = "machine: a preset or a JSON file" + (f" (default {default})" if default else "")
+def add_target(parser: argparse.ArgumentParser, default: str | None = "vta-de10", text: str = "") -> None:
+    """Adds ``--target``; ``text`` is its help where it says more than what a machine is."""
+    text = text or "machine: a preset or a JSON file" + (f" (default {default})" if default else "")
     parser.add_argument("--target", type=named, default=default, metavar="NAME", help=text)
 
 

@@ -13,7 +13,7 @@ from autosched.cli.options import Parser, add_format, add_target, file, named, p
 from autosched.cli.outputs import require_outputs
 from autosched.cli.tables import console, number, print_json, print_table, tell
 from autosched.errors import ProgramError
-from autosched.target import Target, get_target
+from autosched.target import get_target
 
 if TYPE_CHECKING:
     from sim.machine import RunResult
@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 
 def _options(p: Parser) -> None:
     p.add_argument("file", type=file, help="a program file, as `autosched export` writes it")
-    add_target(p, default=None)
+    add_target(p, default=None, text="machine to run on: a preset or a JSON file, of the sizes that programs of the file are for "
+               "(default the file's own)")
     p.add_argument("--only", type=named, metavar="NAME", help="run only the program of this name")
     p.add_argument("--check", action="store_true", help="also look for data races and for instructions on which VTAs disagree")
     p.add_argument("--stats", action="store_true", help="print what every unit did, and why it waited")
@@ -38,11 +39,12 @@ def _options(p: Parser) -> None:
 OPTIONS = {"sim": _options}
 
 
-def load(path: str, target: str | None, only: str | None) -> list[tuple[Program, str]]:
-    """The programs of a file with the semantics each is for.
+def load(path: str, target: str | None, only: str | None) -> list[Program]:
+    """The programs of a file, for the machine they name or the one that is asked for.
 
     Raises:
-        ProgramError: no program of the asked name.
+        ProgramError: a file that cannot be read, or whose programs the machine asked for does not run.
+        UnknownNameError: no program of the asked name.
     """
     from sim.program import load_file
 
@@ -61,16 +63,7 @@ def load(path: str, target: str | None, only: str | None) -> list[tuple[Program,
             from autosched.errors import UnknownNameError
 
             raise UnknownNameError("program", only, names)
-    return [(p, p.semantics if machine is None else _semantics(p, machine)) for p in programs]
-
-
-def _semantics(program: Program, machine: Target) -> str:
-    """A file that names its machine, or an encoding of its own, is for that; else --target decides."""
-    from sim.config import mode_of
-    from sim.encoding import agree
-
-    readable = agree(program.config) or mode_of(program.semantics) == mode_of(machine.semantics)
-    return machine.semantics if program.config == machine.config and readable else program.semantics
+    return programs
 
 
 def run(args: argparse.Namespace) -> int:
@@ -81,17 +74,17 @@ def run(args: argparse.Namespace) -> int:
     programs = load(args.file, args.target, args.only)
     if args.timeline and len(programs) != 1:
         raise ProgramError(f"--timeline shows one program, {args.file} has {len(programs)}; choose one with --only NAME")
-    results = [machine.run(p, semantics=s, check=args.check) for p, s in programs]
+    results = [machine.run(p, semantics=p.semantics, check=args.check) for p in programs]
     if args.format == "json":
         print_json([r.to_json() for r in results])
     else:
-        _print(results, [p for p, _ in programs], args.check)
-        for program, semantics in programs:
-            _explain(program, semantics, args)
+        _print(results, programs, args.check)
+        for program in programs:
+            _explain(program, args)
     if args.timeline:
         from sim.timeline import write_trace
 
-        write_trace(Path(args.timeline), programs[0][0])
+        write_trace(Path(args.timeline), programs[0])
     return Exit.DIFFERS if any(r.outputs_match is False for r in results) else Exit.OK
 
 
@@ -114,24 +107,24 @@ def _print(results: list[RunResult], programs: list[Program], check: bool) -> No
             print(f"{r.name}: and {hidden} more")
 
 
-def _explain(program: Program, semantics: str, args: argparse.Namespace) -> None:
+def _explain(program: Program, args: argparse.Namespace) -> None:
     from sim import stats
 
     if args.asm:
         print(f"\n{program.name}:\n{program.disassemble(sram=True)}")
     if args.stats or args.gantt:
-        timing = record(program, semantics)
+        timing = record(program)
         if args.stats:
-            tell(f"\n{program.name}: {stats.summarize(timing, semantics).table()}")
+            tell(f"\n{program.name}: {stats.summarize(timing, program.semantics).table()}")
         if args.gantt:
             print_chart(timing, args.width)
 
 
-def record(program: Program, semantics: str) -> Timing:
+def record(program: Program) -> Timing:
     """The recorded timing of a program."""
     from sim import timing
 
-    return timing.simulate(program.table, program.config, program.insn_address, semantics=semantics)
+    return timing.simulate(program.table, program.config, program.insn_address, semantics=program.semantics)
 
 
 def print_chart(timing: Timing, width: int | None = None) -> None:
@@ -148,7 +141,7 @@ def print_chart(timing: Timing, width: int | None = None) -> None:
 
 def print_program_chart(program: Program) -> None:
     """``print_chart`` of a program by itself."""
-    print_chart(record(program, program.semantics))
+    print_chart(record(program))
 
 
 def _chart_width() -> int:

@@ -331,6 +331,18 @@ def test_sim_says_with_its_exit_code_that_bytes_differ(tmp_path: Path, here: Her
     assert [p["outputs_match"] for p in json.loads(done.stdout)] == [True, False]
 
 
+def test_sim_runs_on_the_machine_that_is_asked_for_or_says_why_not(tmp_path: Path, here: Here) -> None:
+    """A file names the machine that it is for: longer bursts change its cycles, larger elements refuse it."""
+    data = json.loads((ROOT / "tests/data/rtl_outputs.json").read_text())
+    path, larger = tmp_path / "p.json", tmp_path / "larger.json"
+    path.write_text(json.dumps({**data, "config": "vta-de10", "programs": data["programs"][:1]}))
+    larger.write_text(json.dumps({"LOG_BLOCK": 5}))
+    own, other = (here("sim", path, *words, "--format", "json") for words in ((), ("--target", "vta-pynq")))
+    assert own.returncode == other.returncode == Exit.OK and own.stdout != other.stdout
+    said = refused(here("sim", path, "--target", larger))
+    assert "its programs are for LOG_BLOCK 4, the machine asked for has 5" in said
+
+
 def test_the_pages_list_every_exit_code() -> None:
     page = (ROOT / "docs/cli.md").read_text()
     for code in Exit:

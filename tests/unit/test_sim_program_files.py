@@ -50,12 +50,42 @@ def test_the_target_decides_where_the_config_is_a_remark():
     spec = TARGETS["vta-fsim"]
     (found,) = loads(text("as run on a board"), config=spec.config)
     assert (found.config, found.semantics) == (spec.config, "fsim")
-    (found,) = loads(text("vta-pynq-portable"), config=spec.config)
+    (found,) = loads(text("vta-pynq-portable"))
     assert (found.config, found.semantics) == (TARGETS["vta-pynq"].config, "portable")
-    (found,) = loads(text({"LOG_BLOCK": 5}), config=spec.config)
+    (found,) = loads(text({"LOG_BLOCK": 5}))
     assert found.config == VTAConfig(LOG_BLOCK=5)
     (found,) = loads(json.dumps({"programs": [{"name": "p", "insns": [FINISH]}]}))
     assert found.config == DE10
+
+
+@pytest.mark.parametrize(("own", "asked", "semantics"), [
+    ("vta-de10", "vta-pynq", "chisel"),  # longer bursts
+    ("vta-de10-portable", "vta-de10", "chisel"),
+    ("vta-de10", "vta-de10-portable", "portable"),
+    ("vta-pynq", "vta-ultra96", "portable"),  # another bus, and more micro-ops
+    ("vta-de10", "vta-fsim", "fsim"),  # with these sizes it reads the same instructions
+    ({"read_delay": 99}, "vta-de10", "chisel"),
+    ({"LOG_ACC_BUFF_SIZE": 16, "semantics": "chisel"}, VTAConfig(LOG_ACC_BUFF_SIZE=16, bus_bytes=16), None),
+])
+def test_another_machine_of_the_same_sizes_is_run_on(own, asked, semantics):
+    config = asked if isinstance(asked, VTAConfig) else TARGETS[asked].config
+    (found,) = loads(text(own), config=config, semantics=None if isinstance(asked, VTAConfig) else TARGETS[asked].semantics)
+    assert (found.config, found.semantics) == (config, semantics or "chisel")
+    (found,) = loads(text(own, delay=40), config=config)
+    assert found.config == replace(config, read_delay=40)  # what a program says of itself stays
+
+
+@pytest.mark.parametrize(("own", "asked", "semantics", "reason"), [
+    ("vta-de10", VTAConfig(LOG_BLOCK=5), "chisel", "its programs are for LOG_BLOCK 4, the machine asked for has 5"),
+    ({"LOG_INP_BUFF_SIZE": 14}, DE10, "chisel", "its programs are for LOG_INP_BUFF_SIZE 14, the machine asked for has 15"),
+    ("vta-ultra96", DE10, "portable", "its programs may hold 8192 micro-ops, the machine asked for 2048"),
+    ({"LOG_ACC_BUFF_SIZE": 16, "semantics": "chisel"}, VTAConfig(LOG_ACC_BUFF_SIZE=16), "fsim",
+     "its instructions are laid out as chisel has them, not as fsim does"),
+])
+def test_a_machine_of_other_sizes_does_not_run_what_was_encoded_for_one(own, asked, semantics, reason):
+    with pytest.raises(ProgramError) as caught:
+        loads(text(own), "f.json", config=asked, semantics=semantics)
+    assert str(caught.value).startswith("f.json: config: ") and reason in str(caught.value)
 
 
 @pytest.mark.parametrize("target", [None, "vta-de10"])
