@@ -10,7 +10,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 
-from sim.errors import ConfigError, nearest
+from sim.errors import ConfigError, clipped, nearest
 
 # Not keys of vta_config.json: the ISA fixes them.
 INSN_BITS = 128
@@ -260,11 +260,6 @@ class VTAConfig:
         return 1 << self.log_uop_depth if self.uop_depth is None else self.uop_depth
 
     @property
-    def log_burst(self) -> int:
-        """Log2 of ``burst_beats`` (the RTL's lenBits)."""
-        return self.burst_beats.bit_length() - 1
-
-    @property
     def burst_bytes(self) -> int:
         """Bytes of the longest burst, and the boundary that no data burst crosses."""
         return self.burst_beats * self.bus_bytes
@@ -281,7 +276,7 @@ class VTAConfig:
         known = [f.name for f in fields(cls)]
         for name in mapping:
             if name not in known:
-                raise ConfigError(_clip(name), "unknown key" + nearest(name, known))
+                raise ConfigError(clipped(name), "unknown key" + nearest(name, known))
         size = mapping.get("LOG_UOP_BUFF_SIZE")
         if "uop_depth" not in mapping and isinstance(size, int) and 2 <= size < cls.LOG_UOP_BUFF_SIZE:
             held = 1 << (size - 2)  # 4 bytes each
@@ -300,11 +295,6 @@ class VTAConfig:
         return hashlib.sha256(text.encode()).hexdigest()
 
 
-def _clip(text: str) -> str:
-    shown = "".join(c if c.isprintable() else repr(c)[1:-1] for c in text[:41])
-    return shown if len(shown) <= 40 else shown[:37] + "..."
-
-
 def _shown(value: object) -> str:
-    return _clip(repr(value))
+    return clipped(repr(value))
 

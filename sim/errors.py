@@ -15,6 +15,12 @@ class SimError(Exception):
     """Base of everything that ``sim`` raises for a user's input."""
 
 
+def clipped(text: str) -> str:
+    """A file's own words as a message holds them: 40 characters at most, and what is not printable as its escape."""
+    shown = "".join(c if c.isprintable() else repr(c)[1:-1] for c in text[:41])
+    return shown if len(shown) <= 40 else shown[:37] + "..."
+
+
 def nearest(name: str, names: Iterable[str]) -> str:
     """Return ``"; did you mean 'x'?"`` for the closest of ``names``, or a list of them if none is close."""
     known = sorted(names)

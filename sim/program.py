@@ -17,14 +17,12 @@ from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from sim import isa
 from sim.config import INSN_BYTES, SEMANTICS, VTAConfig, mode_of
 from sim.costs import INSN_ADDRESS
 from sim.dram import SPACE, Segment
 from sim.encoding import encoding_of
-from sim.errors import ConfigError, DecodeError, FieldError, ProgramError, SimError
+from sim.errors import ConfigError, DecodeError, FieldError, ProgramError, SimError, clipped
 from sim.files import read_bytes, write_text
 from sim.legality import check_semantics
 from sim.markup import printable
@@ -90,7 +88,7 @@ class Program:
         names = [o.name for o in self.outputs]
         twice = [name for name in names if names.count(name) > 1] if len(set(names)) < len(names) else []
         if twice:
-            raise ProgramError(f"program '{self.name}'", f"two outputs are called '{_clip(twice[0])}'")
+            raise ProgramError(f"program '{self.name}'", f"two outputs are called '{clipped(twice[0])}'")
 
     def with_memory(self, memory: Iterable[Segment] | Mapping[int, bytes]) -> Program:
         """Return the program with segments (or bytes by address) laid over its memory."""
@@ -138,7 +136,7 @@ class _Reader:
         if isinstance(value, bool) or not isinstance(value, int):
             raise self.fail(where, f"must be an integer, not {_kind(value)}")
         if not low <= value <= high:
-            raise self.fail(where, f"{_clip(str(value))} is outside {low}..{high}")
+            raise self.fail(where, f"{clipped(str(value))} is outside {low}..{high}")
         return value
 
     def text(self, value: object, where: str) -> str:
@@ -150,7 +148,7 @@ class _Reader:
         found = self.text(value, where)
         if not found.isprintable():
             # Names go to terminals and tables, one line each.
-            raise self.fail(where, f"must be printable text, not {_clip(repr(found))}")
+            raise self.fail(where, f"must be printable text, not {clipped(repr(found))}")
         return found
 
     def data(self, value: object, where: str) -> bytes:
@@ -158,11 +156,6 @@ class _Reader:
             return base64.b64decode(self.text(value, where), validate=True)
         except (binascii.Error, ValueError) as error:
             raise self.fail(where, f"not base64: {error}") from None
-
-
-def _clip(text: str) -> str:
-    shown = "".join(c if c.isprintable() else repr(c)[1:-1] for c in text[:41])
-    return shown if len(shown) <= 40 else shown[:37] + "..."
 
 
 def _kind(value: object) -> str:
@@ -192,7 +185,7 @@ def _own(reader: _Reader, value: object, config: VTAConfig | None, asked: str | 
     if isinstance(value, dict):
         semantics = value.get("semantics")
         if semantics is not None and semantics not in SEMANTICS:
-            raise reader.fail("config.semantics", f"{_clip(repr(semantics))} is none of {', '.join(SEMANTICS)}")
+            raise reader.fail("config.semantics", f"{clipped(repr(semantics))} is none of {', '.join(SEMANTICS)}")
         try:
             found = VTAConfig.from_json({k: v for k, v in value.items() if k != "semantics"})
         except (ConfigError, TypeError) as error:
@@ -234,7 +227,7 @@ def _program(reader: _Reader, value: object, number: int, config: VTAConfig, sem
     where = f"programs[{number}]"
     entry = reader.mapping(value, where, _PROGRAM_KEYS)
     name = reader.name(entry.get("name", where), f"{where}.name")
-    where = f"program '{_clip(name)}'"
+    where = f"program '{clipped(name)}'"
     if "insns" not in entry:
         raise reader.fail(f"{where}: insns", "missing")
     lines = reader.items(entry["insns"], f"{where}: insns")
@@ -324,7 +317,7 @@ def loads(
     programs = [_program(reader, entry, i, machine, chosen) for i, entry in enumerate(entries)]
     if reader.unknown:
         names = sorted({name.split(".")[-1] for name in reader.unknown})
-        shown = ", ".join(_clip(name) for name in names[:8]) + (", ..." if len(names) > 8 else "")
+        shown = ", ".join(clipped(name) for name in names[:8]) + (", ..." if len(names) > 8 else "")
         warnings.warn(f"{source}: unknown fields ignored: {shown}", UserWarning, stacklevel=2)
     return programs
 
@@ -404,9 +397,3 @@ def dump_file(path: str | Path, programs: Iterable[Program], target: str | None 
     """Write a program file; see :func:`dumps`."""
     text = dumps(programs, target)
     write_text(path, text)
-
-
-def insn_bytes(program: Program) -> bytes:
-    """The instruction stream as it lies in DRAM."""
-    words = isa.encode(program.table, program.config, program.semantics)
-    return np.ascontiguousarray(words, dtype="<u8").tobytes()

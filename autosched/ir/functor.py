@@ -36,7 +36,6 @@ from autosched.ir.stmt import (
     IfThenElse,
     LetStmt,
     MatchBuffer,
-    PrimFunc,
     Range,
     SeqStmt,
     Stmt,
@@ -381,12 +380,6 @@ def rewrite_many(stmt: Stmt, table: Mapping[int, Stmt]) -> Stmt:
         body = rewrite_many(stmt.body, table)
         return stmt if body is stmt.body else replace(stmt, body=body)
     return stmt
-
-
-def loops_and_blocks(func: PrimFunc) -> tuple[list[For], list[Block]]:
-    """All loops and all blocks of a function, in program order."""
-    nodes = list(walk(func.body))
-    return [n for n in nodes if isinstance(n, For)], [n for n in nodes if isinstance(n, Block)]
 
 
 def find(stmt: Stmt, test: Callable[[Stmt], bool]) -> Stmt | None:

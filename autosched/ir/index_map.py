@@ -166,8 +166,8 @@ class IndexMap:
                 raise ProgramError("an index map's result must start at 0")
         return tuple([r.extent for r in mapped])
 
-    def map_array(self, array: NDArray[Any], fill: Any = 0) -> NDArray[Any]:
-        """An array in the new layout; padding holds ``fill``."""
+    def map_ndarray(self, array: NDArray[Any], fill: Any = 0) -> NDArray[Any]:
+        """An array in the new layout; padding holds ``fill``. TVM's name."""
         shape = self.map_shape(array.shape)
         sizes = [s.value for s in shape if isinstance(s, IntImm)]
         out = np.full(sizes, fill, dtype=array.dtype)

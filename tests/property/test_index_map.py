@@ -120,7 +120,7 @@ def test_random_packings_round_trip(seed: int) -> None:
         if len(reached) == np.prod(new):
             assert same(m.inverse(shape), back)
         array = np.arange(np.prod(shape)).reshape(shape)
-        mapped = m.map_array(array, fill=-1)
+        mapped = m.map_ndarray(array, fill=-1)
         assert mapped.shape == new
         assert all(mapped[q] == (array[reached[q]] if q in reached else -1) for q in np.ndindex(*new))
 

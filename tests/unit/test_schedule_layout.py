@@ -149,10 +149,10 @@ def test_a_parameter_changes_its_shape(block: str, buffer: object, verify_trace_
     wanted = outputs(elementwise, arrays)
     layout = IndexMap.from_func(lambda m, n: (n // 16, m, n % 16), 2)
     if block == "B":
-        assert np.array_equal(outputs(sch.func, [layout.map_array(arrays[0]), arrays[1]]), wanted)
+        assert np.array_equal(outputs(sch.func, [layout.map_ndarray(arrays[0]), arrays[1]]), wanted)
     else:
         got = outputs(sch.func, [arrays[0], np.zeros((3, 32, 16), "int32")])
-        assert np.array_equal(got, layout.map_array(wanted))
+        assert np.array_equal(got, layout.map_ndarray(wanted))
     verify_trace_roundtrip(sch, elementwise)
 
 

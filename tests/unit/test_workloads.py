@@ -9,7 +9,8 @@ import pytest
 
 from autosched.errors import NotSupportedError, ProgramError, UnknownNameError
 from autosched.ir import interp, structural_equal
-from autosched.ir.functor import loops_and_blocks
+from autosched.ir.functor import walk
+from autosched.ir.stmt import Block, PrimFunc
 from autosched.workloads import Layout, names, network, networks, workload
 
 # Multiply-accumulates of ResNet-18's layers, as the literature counts them.
@@ -160,13 +161,17 @@ def test_resnet18_has_the_ten_layers_with_their_work_and_multiplicity() -> None:
     assert {"t1", "t2", "t3", "t4", "resnet18.c2", "resnet18.c11"} <= set(names())
 
 
+def blocks(func: PrimFunc) -> list[str]:
+    return [s.name for s in walk(func.body) if isinstance(s, Block)]
+
+
 def test_packed_shapes_and_blocks() -> None:
     w = workload("resnet18.c3")
     shapes = [tuple(e.value for e in b.shape) for b in w.func.params]
     assert shapes == [(1, 4, 56, 56, 1, 16), (8, 4, 3, 3, 16, 16), (1, 8, 1, 1, 1, 16), (1, 8, 28, 28, 1, 16)]
-    assert [b.name for b in loops_and_blocks(w.func)[1]] == ["root", "pad", "conv", "requant", "out"]
-    assert [b.name for b in loops_and_blocks(workload("resnet18.c4").func)[1]] == ["root", "conv", "requant", "out"]
-    assert [b.name for b in loops_and_blocks(workload("t2").func)[1]] == ["root", "dense", "out"]
+    assert blocks(w.func) == ["root", "pad", "conv", "requant", "out"]
+    assert blocks(workload("resnet18.c4").func) == ["root", "conv", "requant", "out"]
+    assert blocks(workload("t2").func) == ["root", "dense", "out"]
     assert w.func.value_ranges == (None, None, (-16384, 16384), None)
     x, k, bias = w.inputs(0)
     assert (x.min(), x.max(), k.min(), k.max()) == (-128, 127, -128, 127)
