@@ -40,6 +40,43 @@ def integer(what: str, value: Any, low: int = 1, high: int | None = None) -> int
     return found
 
 
+def text(what: str, value: Any, expected: str) -> str:
+    """A text.
+
+    Args:
+        what: name of the argument.
+        value: what was given.
+        expected: what would do, in a refusal.
+
+    Raises:
+        BadArgumentError: anything else.
+    """
+    if not isinstance(value, str):
+        raise BadArgumentError(what, repr(value), expected)
+    return value
+
+
+def folder(what: str, value: Any) -> Path:
+    """The path of a directory.
+
+    Raises:
+        BadArgumentError: anything else than a text or a path.
+    """
+    if not isinstance(value, str | os.PathLike):
+        raise BadArgumentError(what, repr(value), "the path of a directory")
+    return Path(value)
+
+
+def listener(value: Any) -> None:
+    """Refuses a listener that cannot be called with an event.
+
+    Raises:
+        BadArgumentError: neither None nor something that can be called.
+    """
+    if not (value is None or callable(value)):
+        raise BadArgumentError("listener", repr(value), "a function that takes an event")
+
+
 def decimal(text: str, low: int, high: int) -> int | None:
     """What plain digits say; None for any other text, and for a number out of bounds, however many digits it has.
 

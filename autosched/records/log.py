@@ -8,6 +8,7 @@ import tempfile
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+from autosched import arguments
 from autosched.errors import RecordError
 from autosched.measure import KINDS
 from autosched.records.index import WORTH, Index
@@ -53,6 +54,7 @@ class Log:
             must_exist: whether a missing directory is an error (it is for commands that only read).
 
         Raises:
+            BadArgumentError: no path.
             RecordError: not a directory, or missing though it must exist.
         """
         return Log(Log.place(path, must_exist))
@@ -60,7 +62,7 @@ class Log:
     @staticmethod
     def place(path: str | Path | None = None, must_exist: bool = False) -> Path:
         """The directory of a log, which is not read; arguments and errors as of ``open``."""
-        directory = DEFAULT if path is None else Path(path)
+        directory = DEFAULT if path is None else arguments.folder("log", path)
         if directory.exists() and not directory.is_dir():
             raise RecordError(f"the log {directory} is a file; a log is a directory of writer files")
         if must_exist and path is not None and not directory.exists():

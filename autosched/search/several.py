@@ -64,6 +64,7 @@ def tune_tasks(
     given = [first] * len(tasks)
     reports: list[TuneReport] = []
     outer = options.pop("listener", None)
+    arguments.listener(outer)
     told = _Told(name, tasks, outer)
     jobs = options.get("jobs")
     jobs = (os.cpu_count() or 1) if jobs is None else arguments.integer("jobs", jobs)

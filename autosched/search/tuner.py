@@ -92,13 +92,14 @@ def tune(
         ExecutorError: no worker can be had.
         UnknownNameError: an unknown workload, target or sampler.
         ProgramError: a program that no space fits.
-        BadArgumentError: a number that is out of bounds.
+        BadArgumentError: a number that is out of bounds, or an argument of another type.
     """
     trials, seed = arguments.integer("trials", trials), arguments.seed(seed)
     jobs = (os.cpu_count() or 1) if jobs is None else arguments.integer("jobs", jobs)
     patience = None if patience is None else arguments.integer("patience", patience)
     timeout = None if timeout is None else arguments.seconds("timeout", timeout)
     gap = arguments.fraction("gap", gap)
+    arguments.listener(listener)
     fix = None if fix is None else arguments.decisions("fix", fix)
     enqueue = [arguments.decisions("enqueue", one) for one in enqueue]
     is_network = isinstance(name, str) and name.strip() in networks()

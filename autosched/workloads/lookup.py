@@ -8,6 +8,7 @@ import re
 from functools import lru_cache, partial
 from typing import Any
 
+from autosched import arguments
 from autosched.arguments import decimal
 from autosched.errors import ProgramError, UnknownNameError, shortened, suggest
 from autosched.workloads.catalogue import ALIASES, NETWORKS
@@ -60,8 +61,9 @@ def workload(name: str, batch: int = 1, block: int = 16) -> Workload:
         UnknownNameError: no such workload, parameter or function; names the nearest.
         ProgramError: a parameter's value is not usable.
         NotSupportedError: an operator or an option that this version does not have.
+        BadArgumentError: a name that is no text.
     """
-    text = name.strip()
+    text = arguments.text("the workload", name, "a name").strip()
     if _FILE.fullmatch(text):
         return from_file(text, *text.rsplit(":", 1))
     if text.endswith(".py"):
@@ -132,8 +134,9 @@ def network(name: str, batch: int = 1, block: int = 16) -> Network:
 
     Raises:
         UnknownNameError: no such network or workload.
+        BadArgumentError: a name that is no text.
     """
-    tasks = NETWORKS.get(name.strip(), ((name, 1),))
+    tasks = NETWORKS.get(arguments.text("the network", name, "a name").strip(), ((name, 1),))
     return Network(name, tuple((workload(n, batch, block), times) for n, times in tasks))
 
 

@@ -11,6 +11,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -21,6 +22,7 @@ from autosched.cli.exit_codes import Exit
 from autosched.cli.network_commands import shapes
 from autosched.errors import AutoschedError, BadArgumentError
 from autosched.search.oracle import oracle
+from autosched.workloads import network
 
 ROOT = Path(__file__).resolve().parents[2]
 pytestmark = pytest.mark.usefixtures("brief")
@@ -294,6 +296,8 @@ def test_names_in_brackets_are_shown_as_they_are(tmp_path: Path, here: Here) -> 
     ({"gap": float("nan")}, "gap must be a fraction"), ({"patience": 0}, "patience must be a positive integer"),
     ({"timeout": 0}, "timeout must be a positive number"), ({"timeout": float("nan")}, "timeout must be"),
     ({"name": 5}, "the workload must be a name, a Workload or a PrimFunc, got 5"), ({"seed": None}, "seed must be an integer"),
+    ({"log": 5}, "log must be the path of a directory, got 5"), ({"log": b"x"}, "log must be the path of a directory, got b'x'"),
+    ({"listener": 3}, "listener must be a function that takes an event, got 3"),
 ], ids=str)
 def test_arguments_of_tune(arguments: dict[str, object], said: str, tmp_path: Path) -> None:
     with pytest.raises(AutoschedError) as refusal:
@@ -308,7 +312,17 @@ def test_arguments_at_their_bounds(tmp_path: Path) -> None:
     assert report.cycles and report.stop == "gap"
 
 
+@pytest.mark.parametrize("name", [5, None, b"t2"])
+def test_a_workload_has_a_name(name: Any) -> None:
+    for what, ask in (("workload", at.workload), ("network", network)):
+        with pytest.raises(BadArgumentError, match=f"the {what} must be a name, got {name!r}"):
+            ask(name)
+    assert at.workload(" t2 ").name == "t2" and network("t2").tasks[0][0].name == "t2"
+
+
 def test_what_is_compiled_and_called(tmp_path: Path) -> None:
+    with pytest.raises(AutoschedError, match="log must be the path of a directory, got 5"):
+        at.compile("t2", log=5)
     with pytest.raises(AutoschedError, match="the workload must be a name, a Workload or a PrimFunc, got 5"):
         at.compile(5)
     kernel = at.tune("dense:m=1,k=16,n=16,bias=0,tail=cast", trials=2, jobs=1, log=tmp_path).kernel()
