@@ -38,6 +38,9 @@ SHOWN = 12  # values of a decision that are listed for people
 CROSSED = 0.5  # share of children with decisions of two parents
 VARIED = (1.0, 0.5, 0.25)  # chances that a first, a second, a third rule decides anew
 PASSES = 4  # repairs until nothing changes; a row that still does is no point
+ROUNDS, IDLE = 60, 4  # of draws for a sample at most, and of such that bring nothing new
+DRAWN = 256  # rows of a round, at least
+LISTED = 1e8  # combinations of decisions up to which points are listed until there are some, where no draw is one
 LEAST = 4096  # draws of a form that stand for its size where none of very many is a point
 
 Mask = npt.NDArray[np.bool_]
@@ -62,16 +65,12 @@ class Space:
     ) -> None:
         self.func = func
         self.target = get_target(target)
-        chosen: Sequence[Rule] = (*STRUCTURAL, *NUMERIC) if rules is None else rules
-        self.rules = tuple(chosen)
+        self.rules: tuple[Rule, ...] = (*STRUCTURAL, *NUMERIC) if rules is None else tuple(rules)
         self.sketches: tuple[Sketch, ...] = sketches(
             func, self.target,
-            [r for r in chosen if isinstance(r, StructuralRule)], [r for r in chosen if isinstance(r, NumericRule)],
+            [r for r in self.rules if isinstance(r, StructuralRule)], [r for r in self.rules if isinstance(r, NumericRule)],
         )
-        names: dict[str, None] = {"sketch": None}
-        for sketch in self.sketches:
-            names.update(dict.fromkeys(sketch.names))
-        self.names = tuple(names)
+        self.names = tuple(dict.fromkeys(["sketch", *(name for sketch in self.sketches for name in sketch.names)]))
         place = {name: n for n, name in enumerate(self.names)}
         self._places = [np.array([place[name] for name in s.names], dtype=np.int64) for s in self.sketches]
         self._fixed: dict[int, int] = {}
@@ -330,9 +329,9 @@ class Space:
         """
         found: dict[bytes, npt.NDArray[np.int32]] = {}
         rounds = idle = 0
-        while rounds < 60 and idle < 4:
+        while rounds < ROUNDS and idle < IDLE:
             before = len(found)
-            drawn = self.draws(rng, max(2 * n, 256))
+            drawn = self.draws(rng, max(2 * n, DRAWN))
             if rounds % 2:
                 # Every other round starts from whole tiles, with some columns drawn: small spaces have few points elsewhere.
                 drawn = self._near(drawn, [sketch.default for sketch in self.sketches], rng.random(drawn.shape) < 0.5)
@@ -345,12 +344,12 @@ class Space:
         if found:
             return np.stack(list(found.values()))
         # Hardly any tile fits: the smallest do, or nothing does.
-        drawn = self.draws(rng, max(2 * n, 256))
+        drawn = self.draws(rng, max(2 * n, DRAWN))
         kept = rng.random(drawn.shape) >= rng.choice((1.0, 0.9, 0.75, 0.5), len(drawn))[:, None]
         near = self._repairs(self._near(drawn, [sketch.loosest for sketch in self.sketches], kept))
         if len(near):
             return near[:n]
-        first = next(self.enumerate(), None) if self.raw() < 1e8 else None
+        first = next(self.enumerate(), None) if self.raw() < LISTED else None
         return first[:n] if first is not None else np.zeros((0, self.width), dtype=np.int32)
 
     def eager(self, rng: np.random.Generator, n: int) -> Points:
