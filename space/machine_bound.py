@@ -513,15 +513,15 @@ def _needs(
     behind = behind_loads(model, {o.scope: least[k] for k, o in enumerate(nest.operands) if k in reduced}) if plain else 0
     alone = sum(n for name, n in needed.items() if name not in taken and name not in riders) // max(model.out_elements, 1)
     return _Needs(
-        streams, addends, frozenset(moves), words, first, products, needed, riders, products if widened and mixed else 0,
-        tuple(sorted(taken)), moved if nest.anchor else (),
-        (min(epilogue.initial, 1) if computed else epilogue.initial) * written,
-        sum(works) + extra * worked + mixed + joins, extra * worked, mixed,
-        sum(map(bool, works)) + bool(joins) + sum(not s.fresh and s.block not in early for s in links) * bool(vectors),
-        starts, written, sum(works),
-        sum(count for name, count in kept.items() if name not in passing),
-        epilogue.initial * bool(written or not starts) + len(due) + extra + -(-(mixed + joins) // max(vectors, 1)) + alone,
-        behind,
+        streams=streams, addends=addends, moves=frozenset(moves), words=words, first=first, products=products, widened=needed,
+        riders=riders, loose=products if widened and mixed else 0, taken=tuple(sorted(taken)), sum=moved if nest.anchor else (),
+        initial=(min(epilogue.initial, 1) if computed else epilogue.initial) * written,
+        after=sum(works) + extra * worked + mixed + joins, joined=extra * worked, mixed=mixed,
+        operations=sum(map(bool, works)) + bool(joins) + sum(not s.fresh and s.block not in early for s in links) * bool(vectors),
+        summed=starts, written=written, worked=sum(works),
+        vectors=sum(count for name, count in kept.items() if name not in passing),
+        vector=epilogue.initial * bool(written or not starts) + len(due) + extra + -(-(mixed + joins) // max(vectors, 1)) + alone,
+        behind=behind,
     )
 
 
