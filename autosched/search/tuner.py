@@ -74,7 +74,7 @@ def tune(
             as a worker of ``multiprocessing.Pool`` is) measures itself.
         seed: same seed, same trials.
         log: directory of the log; default ``tuning_logs/runs`` of the working directory.
-        cold: do not start from the best schedules of the log.
+        cold: do not start from the best schedules of the log; nor does a run with decisions that are made already (``fix``).
         sampler: ``cost-model``, ``draft`` (the estimate alone), ``grid`` (all points in order) or one of Optuna's: ``tpe``,
             ``nsgaii``, ``qmc``, ``random``.
         timeout: seconds after which a task ends; a candidate that has no result by then is given up.
@@ -121,7 +121,10 @@ def tune(
     own = nullcontext(pool) if pool is not None else MeasurePool(min(jobs, BATCH), executor, scheduler)
     with told_to(lambda text: emit(listener, Remark(text))), own as pool:
         for number, (task, multiplicity) in enumerate(tasks):
-            run = _Run(task, machine, trials, seed, known, cold, sampler, timeout, gap, patience, listener, fix, enqueue)
+            run = _Run(
+                task, machine, known, trials=trials, seed=seed, sampler=sampler, cold=cold, timeout=timeout, gap=gap,
+                patience=patience, listener=listener, fixed=fix, enqueue=enqueue,
+            )
             # Kernels and workers are part of what a person waits for: the first task's.
             run.since = begun
             emit(listener, run.started(number))
@@ -160,7 +163,7 @@ def search(
         sampler: its name, as of ``tune``.
     """
     log.prepare()
-    run = _Run(task, target, trials, seed, log, True, sampler, None, 0.0, None, None, space, ())
+    run = _Run(task, target, log, trials=trials, seed=seed, sampler=sampler, cold=True, space=space)
     run.kept = False
     return run.search(pool, 1)
 
@@ -184,7 +187,9 @@ def without_search(
     Returns:
         The report, with no trials in it.
     """
-    run = _Run(task, target, 1, seed, Log.open(log), cold, "draft", None, 0.0, None, listener, fix, (), True)
+    run = _Run(
+        task, target, Log.open(log), trials=1, seed=seed, sampler="draft", cold=cold, listener=listener, fixed=fix, hasty=True,
+    )
     emit(listener, run.started(0))
     # No trial: those of a search are others.
     return replace(run.search(pool, 1), stop="time", history=())
@@ -194,15 +199,16 @@ class _Run:
     """One task."""
 
     def __init__(
-        self, task: Workload, target: Target, trials: int, seed: int, log: Log, cold: bool, sampler: str,
-        timeout: float | None, gap: float, patience: int | None, listener: Listener | None,
-        space: Space | Mapping[str, int] | None, enqueue: Sequence[Mapping[str, int]], hasty: bool = False,
+        self, task: Workload, target: Target, log: Log, *, trials: int, seed: int, sampler: str, cold: bool,
+        timeout: float | None = None, gap: float = 0.0, patience: int | None = None, listener: Listener | None = None,
+        space: Space | None = None, fixed: Mapping[str, int] | None = None, enqueue: Sequence[Mapping[str, int]] = (),
+        hasty: bool = False,
     ) -> None:
         self.begun = self.since = time.monotonic()
         self.task, self.target, self.trials, self.log = task, target, trials, log
         self.kept = True  # whether the log outlives the run
         self.timeout, self.gap, self.patience, self.listener = timeout, gap, patience, listener
-        self.space = space if isinstance(space, Space) else Space(task.func, target, fixed=space)
+        self.space = Space(task.func, target, fixed=fixed) if space is None else space
         require_lowerable(self.space)
         self.proposer = Proposer(self.space, seed, hasty)
         self.sampler: Sampler | SpaceSampler = make_sampler(sampler, self.proposer, seed, BATCH)
@@ -221,7 +227,9 @@ class _Run:
         self.found: list[tuple[int, int, _Ask, str]] = []  # cycles, trial, what it was, program
         self.dropped: list[tuple[int, str]] = []
         self.best_at = 0
-        asked = [_Ask(self.space.point(**decisions)) for decisions in enqueue] + ([] if cold or space else self._warm())
+        asked = [_Ask(self.space.point(**decisions)) for decisions in enqueue]
+        # What the log has may have other decisions than those that are made already.
+        asked += [] if cold or self.space.fixed else self._warm()
         once: dict[bytes, _Ask] = {}  # what is given twice, or by the log as well, is one trial
         for ask in asked:
             once.setdefault(ask.point.tobytes(), ask)

@@ -119,6 +119,19 @@ def test_what_is_enqueued_is_the_first_trial(tmp_path: Path) -> None:
         at.tune("t2", trials=1, jobs=1, log=tmp_path, fix={"tile_k": "8"})
 
 
+@pytest.mark.usefixtures("brief")
+def test_with_fixed_decisions_a_search_starts_cold(tmp_path: Path) -> None:
+    """The log's best is the first trial of the whole space, also where its decisions would do for a part of it."""
+    asked = {"jobs": 1, "trials": 2, "sampler": "random", "log": tmp_path}
+    name = "dense:m=1,k=64,n=64"
+    best = at.tune(name, **{**asked, "trials": 16})
+    assert isinstance(best, TuneReport)
+    fixed = {"tile_k": best.point[Space(workload(name).func, "vta-de10").names.index("tile_k")]}
+    lists = [at.tune(name, fix=fix, cold=cold, **asked).history for fix in ({}, fixed) for cold in (False, True)]
+    assert lists[0][0] == best.cycles and lists[0] != lists[1] and lists[2] == lists[3]
+    assert lists[2][0] != best.cycles
+
+
 def test_the_draft_alone_never_asks_the_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def asked(*_: object) -> None:
         raise AssertionError("the model was asked")
