@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from autosched.errors import together
-from autosched.ir.expr import COMPARISON, BinOp, BufferLoad, Cast, Expr, int_value, is_int
+from autosched.errors import SpaceError, together
+from autosched.ir.expr import COMPARISON, BinOp, BufferLoad, Call, Cast, Expr, int_value, is_float, is_int
 from autosched.ir.functor import walk, walk_expr
 from autosched.ir.host import is_move
 from autosched.ir.patterns import has_loads, loads_in, operands
 from autosched.ir.print_expr import expr_text
 from autosched.ir.stmt import Block, BlockRealize, Buffer, BufferStore, PrimFunc
+from autosched.lower.classify import SHIFTS, no_shift
 from autosched.schedule.primitives.reductions.planes import WIDE
 
 LONG = 80  # characters of a factor that is written out
@@ -92,6 +93,32 @@ def why_no_type(func: PrimFunc) -> str | None:
         if isinstance(store, BufferStore) and store.buffer in func.buffers and store.buffer.dtype not in ("int8", *WIDE):
             return (f"{store.buffer.name} is a result and {store.buffer.dtype}; the machine computes integers of up to 32 bits: "
                     f"cast what block {block.name!r} writes to int32")
+        stored = None if block.init is not None else store_value(block)
+        if isinstance(store, BufferStore) and store.buffer in func.buffers and isinstance(stored, Cast):
+            source, made = stored.value.dtype, store.buffer.dtype
+            if made in WIDE and is_int(source) and "int32" not in (source, made):
+                return (f"block {block.name!r} converts {source} to {made}; the machine makes the bytes of int32 values: convert "
+                        f"to int32 before, .astype(\"int32\").astype(\"{made}\")")
+    return None
+
+
+def why_no_operation(func: PrimFunc) -> SpaceError | None:
+    """Which operation on integers the ALU has in no form of a program, and what to write instead; None where it has all of them.
+
+    Args:
+        func: the program as the user wrote it.
+    """
+    for block in (s.block for s in walk(func.body) if isinstance(s, BlockRealize)):
+        for e in (e for value in _values(block) for e in walk_expr(value)):
+            # Of a result, or of a tensor, that is no integer its type is what is in the way.
+            inside = is_float(e.dtype) and not (isinstance(e, Cast) and e is store_value(block))
+            if inside and has_loads(e) and all(is_int(x.dtype) for x in loads_in(e)):
+                return SpaceError(f"block {block.name!r} computes in {e.dtype}; the machine computes integers: write a factor "
+                                  "such as 0.3 as * 77 >> 8, in int32", "type")
+            if isinstance(e, Call) and e.op in ("shift_left", "shift_right") and has_loads(e.args[0]):
+                count = int_value(e.args[1])
+                if count is not None and count not in SHIFTS:
+                    return SpaceError(no_shift(block.name, count), "machine")
     return None
 
 

@@ -24,7 +24,7 @@ from space.nest import analyse
 from space.normalise import Wanted, normal_forms, trait_of, why_unpacked
 from space.normalise.blocks import elements_of, named, written
 from space.plan import Mask, Plan
-from space.products import why_no_operand, why_no_product, why_no_type, why_no_weight
+from space.products import why_no_operand, why_no_operation, why_no_product, why_no_type, why_no_weight
 from space.rule import Column, NumericRule, Points, StructuralRule
 from space.sites import NotPackedError
 from space.words import refusal_of
@@ -264,6 +264,10 @@ def _fitting(
 
 def _refused(func: PrimFunc, target: Target, refusal: ProgramError) -> ProgramError:
     """What is said of a program of which no form fits."""
+    operation = why_no_operation(func)
+    if operation is not None:
+        # Whatever a form stumbles over, another one has it, too.
+        return refusal_of(operation, func)
     unlaid = isinstance(refusal, NotPackedError) or (isinstance(refusal, SpaceError) and refusal.code == "result")
     why = why_unpacked(func, target) if unlaid else ""
     laid = SpaceError(f"{func.name} cannot be laid out for {target.name}: {why}", "layout") if why else refusal

@@ -16,6 +16,13 @@ from autosched.lower.tree import Access, Site
 if TYPE_CHECKING:
     from autosched.lower.tree import Builder
 
+SHIFTS = range(32)  # by a constant
+
+
+def no_shift(block: str, count: int) -> str:
+    """What is said of a block that shifts by a constant that the ALU does not."""
+    return f"block {block} shifts by {count}; 0 to 31 have a meaning"
+
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Leaf:
@@ -165,8 +172,8 @@ def convert(builder: Builder, value: Expr, name: str) -> Node:
     if isinstance(value, Call) and value.op in ("shift_right", "shift_left"):
         a, b = convert(builder, value.args[0], name), convert(builder, value.args[1], name)
         if isinstance(b, Imm):
-            if not 0 <= b.value <= 31:
-                raise LoweringError("alu", f"block {name} shifts by {b.value}; 0 to 31 have a meaning")
+            if b.value not in SHIFTS:
+                raise LoweringError("alu", no_shift(name, b.value))
             return Op("shr", a, Imm(b.value if value.op == "shift_right" else -b.value))
         if value.op == "shift_left":
             raise LoweringError("alu", f"block {name} shifts left by a tensor; VTA has no negation to express it")

@@ -92,7 +92,8 @@ def _split(state: State, realize: BlockRealize) -> tuple[Stmt, list[Block]]:
     store = plain_store(block, True)
     value = wide_value(store)
     if value is None or not stores_plainly(block):
-        raise Refusal(f"block {block.name} does not store an int32 value, at its plain iterators, as an integer that is no int8",
+        raise Refusal(f"block {block.name} stores {store.value.dtype} as {store.buffer.dtype}; what is split into bytes is "
+                      "int32, stored at plain iterators, and as another integer than int8",
                       [block.ident], "decompose_value makes an int32 stage of what is converted", code="form")
     require_once(state, realize)
     low, high = known_values(state.func).of(value, {iv.var: iv.dom for iv in block.iter_vars})
