@@ -14,7 +14,7 @@ from autosched.ir.expr import Expr
 from autosched.ir.stmt import PrimFunc
 from autosched.target import get_target
 from space import Space
-from space.normalise import normal_forms
+from space.normalise import Wanted, normal_forms
 
 CROPPED = '''
 from autosched import te
@@ -110,8 +110,8 @@ def test_it_is_made_in_the_steps_that_make_it_behind_an_offset(first: PrimFunc, 
 
 def test_whole_sums_have_no_such_form() -> None:
     target = get_target("vta-de10")
-    assert normal_forms(cut(24, 32), target, cropped=True) == []
-    assert normal_forms(cut(9, 32), target, cropped=True)
+    assert normal_forms(cut(24, 32), target, Wanted(cropped=True)) == []
+    assert normal_forms(cut(9, 32), target, Wanted(cropped=True))
 
 
 def test_what_the_host_moves_stays_what_it_was() -> None:
