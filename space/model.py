@@ -107,6 +107,13 @@ class Model:
         return np.array(rows, dtype=np.bool_).reshape(len(rows), len(axes))
 
     @cached_property
+    def read_along(self) -> npt.NDArray[np.bool_]:
+        """Which axes move what is read of which operand, also within what one load brings; shape (operands, axes)."""
+        axes = range(len(self.nest.axes))
+        rows = [[operand.read_along(a) for a in axes] for operand in self.nest.operands]
+        return np.array(rows, dtype=np.bool_).reshape(len(rows), len(axes))
+
+    @cached_property
     def even(self) -> npt.NDArray[np.bool_]:
         """Which axes move it equally far by every iteration, shape (operands, axes)."""
         rows = [[operand.steps(a) for a in range(len(self.nest.axes))] for operand in self.nest.operands]

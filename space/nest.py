@@ -178,7 +178,7 @@ class Nest:
         return tuple(i for i, a in enumerate(self.axes) if a.reduce)
 
 
-def analyse(func: PrimFunc, target: Target, halos: bool = False) -> tuple[Nest, ...]:
+def analyse(func: PrimFunc, target: Target, halos: bool = False, joint: bool = False) -> tuple[Nest, ...]:
     """The nests of an unscheduled program, in program order: one for every tensor that goes to DRAM, or for several of one sum.
 
     That is every result, and every tensor that one nest makes and the GEMM of another reads.
@@ -187,6 +187,7 @@ def analyse(func: PrimFunc, target: Target, halos: bool = False) -> tuple[Nest, 
         func: the program, with constant extents.
         target: the machine whose intrinsic has to match.
         halos: whether a stage may read what others make at several places.
+        joint: whether several sums of products of a nest share loads of what they all read, each for all steps of these sums.
 
     Raises:
         SpaceError: the program is outside what a space can tile; the message says why.
@@ -204,7 +205,7 @@ def analyse(func: PrimFunc, target: Target, halos: bool = False) -> tuple[Nest, 
     nests = []
     for group in _together(func, target, outs, matches, by_output, sources):
         chain = _chain(group, matches, by_output, sources, halos)
-        nests.append(_nest(func, target, chain, matches, by_output, sources, halos))
+        nests.append(_nest(func, target, chain, matches, by_output, sources, halos, joint))
         stored = group[-1].store.buffer.name
         for name in _blocks_of(nests[-1]):
             if name in taken:
@@ -440,7 +441,7 @@ def _begun_apart(chain: list[Site]) -> int:
 
 def _nest(
     func: PrimFunc, target: Target, chain: list[Site], matches: dict[str, tuple[BufferLoad, BufferLoad]],
-    by_output: dict[Buffer, Site], sources: set[Buffer], halos: bool = False,
+    by_output: dict[Buffer, Site], sources: set[Buffer], halos: bool = False, joint: bool = False,
 ) -> Nest:
     """The nest of one chain; what other nests store is as good as a parameter to it."""
     out = chain[-1]
@@ -455,7 +456,7 @@ def _nest(
             raise SpaceError(f"blocks {other.block.name!r} and {out.block.name!r} of one sum have different loops", "order")
     around = _around(chain, matches, by_output, sources, len(axes), target) if halos else []
     operands = operands_of(chain, anchor, matches, by_output, sources, lanes, anchor_vars,
-                           [(x.reader, made, x.loads) for x in around for made in x.made])
+                           [(x.reader, made, x.loads) for x in around for made in x.made], joint)
     operands = tuple(o.cropped([axis.extent for axis in axes]) for o in operands)
     wides = () if tensorized or anchor is None else _wides(anchor, matches, by_output, sources, lanes, anchor_vars)
     stages = tuple(stage_of(s, matches.get(s.block.name), by_output, target) for s in chain if s is not anchor and s not in outs)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 
 from autosched.errors import ProgramError, SpaceError
 from autosched.ir.expr import BinOp, BufferLoad, Call, Expr, IntImm, Var, int_value, is_int
@@ -37,6 +38,7 @@ class Operand:
         first: per dimension, the first index that is read.
         leads: whether its reader is a stage, or a sum, that begins with it: what that makes may stand in its place.
         times: per dimension, how often the producer's tensor has each element side by side; () for once everywhere.
+        over: reduction axes whose steps read on within what one load brings: its region does not move with them.
     """
 
     name: str
@@ -53,6 +55,7 @@ class Operand:
     first: tuple[int, ...] = ()
     leads: bool = False
     times: tuple[int, ...] = ()
+    over: tuple[int, ...] = ()
 
     @property
     def readers(self) -> tuple[str, ...]:
@@ -94,11 +97,15 @@ class Operand:
         """Whether the region it needs moves with an axis."""
         return any(coeffs[axis] for coeffs, _ in self.dims)
 
+    def read_along(self, axis: int) -> bool:
+        """Whether every iteration of an axis reads something else of it, be it loaded for that iteration or for all of them."""
+        return self.uses(axis) or axis in self.over
+
 
 def operands_of(
     chain: list[Site], anchor: Site | None, matches: dict[str, tuple[BufferLoad, BufferLoad]],
     by_output: dict[Buffer, Site], sources: set[Buffer], lanes: int, anchor_vars: list[Var],
-    halos: Sequence[tuple[Site, Site, Sequence[BufferLoad]]],
+    halos: Sequence[tuple[Site, Site, Sequence[BufferLoad]]], joint: bool = False,
 ) -> tuple[Operand, ...]:
     """What a nest loads: the factors of its products, sum by sum along the chain, then what goes to the accumulator.
 
@@ -111,11 +118,14 @@ def operands_of(
         lanes: dimensions of an element.
         anchor_vars: per axis, the anchor's iterator (or the output's).
         halos: (stage, block, where the stage reads what the block makes or goes into) of what stages read at several places.
+        joint: whether one load brings what several sums of products read of a tensor, for all of their steps.
 
     Raises:
         SpaceError: an operand that nothing can bring on chip.
     """
     operands: list[Operand] = []
+    kinds = {iv.var: iv for iv in anchor.block.iter_vars if iv.kind == "reduce"} if anchor is not None and joint else {}
+    sums = {a: int_value(kinds[v].dom.extent) or 1 for a, v in enumerate(anchor_vars) if v in kinds}
     if anchor is not None and anchor.block.name not in matches:
         operands += _reduced(anchor, matches, by_output, sources, lanes, anchor_vars)
     for site in chain:
@@ -123,7 +133,8 @@ def operands_of(
             continue
         own_vars = anchor_vars if site is anchor else spatial_vars(site, chain[-1], lanes, len(anchor_vars))
         for load, scope in zip(matches[site.block.name], (INP, WGT)):
-            _join(operands, _factor(site, load, scope, own_vars, operands, matches, by_output, sources, lanes), site, own_vars)
+            made = _factor(site, load, scope, own_vars, operands, matches, by_output, sources, lanes)
+            _join(operands, made, site, own_vars, sums)
     for reader, site, loads in halos:
         own = spatial_vars(reader, chain[-1], lanes, len(anchor_vars))
         for factor, scope in zip(matches.get(site.block.name, ()), (INP, WGT)):
@@ -315,17 +326,20 @@ def _factor(
                    any(o.name == tensor.name for o in before), within, first=first, times=times)
 
 
-def _join(operands: list[Operand], new: Operand, site: Site, axis_vars: list[Var]) -> None:
+def _join(
+    operands: list[Operand], new: Operand, site: Site, axis_vars: list[Var], sums: Mapping[int, int] = MappingProxyType({})
+) -> None:
     """Adds an operand, or lets an earlier load of the same tensor serve its reader as well.
 
     That is where both move with the same axes, none of them a reduction's, and most of what one reads the other reads too: one
-    load then brings the box around both.
+    load then brings the box around both. Of reductions with so many ``sums`` it brings what all steps read.
     """
     extents = {iv.var: int_value(iv.dom.extent) or 1 for iv in site.block.iter_vars}
     reduced = {iv.var for iv in site.block.iter_vars if iv.kind == "reduce"}
     steps = [(extents.get(v, 1), v in reduced) for v in axis_vars]
     # What already serves the reader serves it once more: it has one load of a tensor where it can.
-    for k, old in sorted(enumerate(operands), key=lambda known: new.consumer not in known[1].readers):
+    for k, known in sorted(enumerate(operands), key=lambda own: new.consumer not in own[1].readers):
+        old = _over(known, sums)
         if (old.name, old.scope, old.producer, old.dims, old.source) != (new.name, new.scope, new.producer, new.dims, new.source):
             continue
         if not any(any(c) for c, _ in new.dims):
@@ -340,6 +354,26 @@ def _join(operands: list[Operand], new: Operand, site: Site, axis_vars: list[Var
             operands[k] = both
             return
     operands.append(new)
+
+
+def _over(operand: Operand, sums: Mapping[int, int]) -> Operand:
+    """An operand as loads bring it that stand outside of some reductions: with what all steps of these read.
+
+    Args:
+        operand: it; nothing but axes moves what is read of it.
+        sums: by axis, how many steps a reduction has.
+    """
+    own = [a for a in sums if operand.uses(a)]
+    if not own:
+        return operand
+    within = []
+    for coeffs, _ in operand.dims:
+        reached = {0}
+        for a in own:
+            reached = {at + coeffs[a] * step for at in reached for step in range(sums[a])}
+        within.append(tuple(sorted(reached)))
+    dims = tuple((tuple(0 if a in own else c for a, c in enumerate(coeffs)), size) for coeffs, size in operand.dims)
+    return replace(operand, dims=dims, within=tuple(within), over=tuple(own))
 
 
 def _around(old: Operand, new: Operand) -> Operand:

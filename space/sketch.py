@@ -20,8 +20,8 @@ from autosched.schedule import Schedule, Trace
 from autosched.schedule.kit.base import BlockRV
 from autosched.target import Target
 from space.model import LAID_OUT, Model
-from space.nest import analyse
-from space.normalise import Wanted, normal_forms, trait_of, why_unpacked
+from space.nest import Nest, analyse
+from space.normalise import JOINT, Wanted, normal_forms, trait_of, why_unpacked
 from space.normalise.blocks import elements_of, named, written
 from space.plan import Mask, Plan
 from space.products import why_no_operand, why_no_operation, why_no_product, why_no_type, why_no_weight
@@ -234,9 +234,10 @@ def _fitting(
             forms += [((*done, text), other) for text, other in rule.apply(sch, target)]
     found: list[Sketch] = []
     refusal: ProgramError | None = None
+    joint: list[Sketch] = []
     # What windows share need not stay, nor need the host gather them, nor what repeats be read once, nor what is moved be made
     # elsewhere, nor windows compare sums: no refusal is said of these forms, and they stand behind the others, which had points
-    # first; behind all of them those with banded weights.
+    # first; behind all of them those with banded weights. At the very end come those of any with loads for several products.
     forms.reverse()
     of = {done: trait_of(done) for done, _ in forms}
     for done, sch in sorted(forms, key=lambda form: of[form[0]].last + (of[form[0]].later or of[form[0]].behind)):
@@ -245,25 +246,37 @@ def _fitting(
         try:
             host = split_host(sch.func)
             nests = analyse(host.device, target, of[done].around)
+            shared = analyse(host.device, target, of[done].around, True) if any(nest.links for nest in nests) else nests
         except ProgramError as error:
             refusal = refusal if of[done].behind else error
             continue
-        models, again = [], _again(sch)
-        free = (_origins(host), host.pack) if host.unpack else ({}, ())
-        unpacked = _unpacked(host)
-        for nest in nests:
-            # A stage that another nest reads cannot be cut; and of little work parts of its own, where the host unpacks what is
-            # stored, or stores are several, would double what a search takes for less than it finds.
-            whole = nest.between or ((host.unpack or nest.also) and prod(axis.extent for axis in nest.axes) < CUT)
-            fitting = [rule for rule in numeric if not (rule.cuts and whole)]
-            models.append(Model(nest, target, fitting, len(nests), *free, again.get(nest.out, ""), unpacked, host.unpack))
+        models = _models(nests, sch, host, target, numeric)
         least = [least_work(m.padding.useful if m.nest.anchor else 0, m.out_elements, target.config) for m in models]
         reason = too_much(sum(least))
         if reason:
             refusal = SpaceError(reason, "machine")
             continue
-        found.append(Sketch(done, sch.trace, tuple(models), frozenset(b.name for b in written(host.device))))
-    return found, refusal
+        stored = frozenset(b.name for b in written(host.device))
+        found.append(Sketch(done, sch.trace, models, stored))
+        if [nest.operands for nest in shared] != [nest.operands for nest in nests]:
+            joint.append(Sketch((*done, JOINT), sch.trace, _models(shared, sch, host, target, numeric), stored))
+    return [*found, *joint], refusal
+
+
+def _models(
+    nests: Sequence[Nest], sch: Schedule, host: HostSplit, target: Target, numeric: Sequence[NumericRule]
+) -> tuple[Model, ...]:
+    """The geometry and columns of a form's nests."""
+    models, again = [], _again(sch)
+    free = (_origins(host), host.pack) if host.unpack else ({}, ())
+    unpacked = _unpacked(host)
+    for nest in nests:
+        # A stage that another nest reads cannot be cut; and of little work parts of its own, where the host unpacks what is
+        # stored, or stores are several, would double what a search takes for less than it finds.
+        whole = nest.between or ((host.unpack or nest.also) and prod(axis.extent for axis in nest.axes) < CUT)
+        fitting = [rule for rule in numeric if not (rule.cuts and whole)]
+        models.append(Model(nest, target, fitting, len(nests), *free, again.get(nest.out, ""), unpacked, host.unpack))
+    return tuple(models)
 
 
 def _refused(func: PrimFunc, target: Target, refusal: ProgramError) -> ProgramError:

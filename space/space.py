@@ -481,7 +481,7 @@ class Space:
     def machine(self) -> MachineBound:
         """The bound of the machine, term by term: of every form of the program the least.
 
-        Forms that store between nests, or take away what they add again, count where there are no others.
+        Forms that store between nests, or take away what they add again, count where there are no others; shared loads make none.
         """
         ranks = [trait_of(s.done).apart for s in self.sketches]
         plain = [s for s, rank in zip(self.sketches, ranks) if rank == min(ranks)]

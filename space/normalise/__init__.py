@@ -21,6 +21,7 @@ from space.normalise.forms import (
     DIFFERENCES,
     FUSED,
     GATHERED,
+    JOINT,
     KEPT,
     MOVED,
     PLACES,
@@ -158,6 +159,6 @@ def _gathered(func: PrimFunc, target: Target, base: Wanted, forms: dict[tuple[st
 
 
 __all__ = [
-    "BANDED", "DIFFERENCES", "FUSED", "GATHERED", "KEPT", "MOVED", "PLACES", "REPEATED", "SLID", "Trait", "Wanted",
+    "BANDED", "DIFFERENCES", "FUSED", "GATHERED", "JOINT", "KEPT", "MOVED", "PLACES", "REPEATED", "SLID", "Trait", "Wanted",
     "normal_forms", "normalise", "normalised", "trait_of", "wanted_of", "why_unpacked",
 ]

@@ -14,6 +14,7 @@ MOVED = "what is read elsewhere is made there, or stored"  # else it would have 
 FUSED = "windows compare sums where they are made"  # else what is between them is stored, and read again
 PLACES = "places as lanes"  # else channels, which leave lanes empty
 BANDED = "lanes along rows by banded weights"  # and windows that overlap, which the host makes
+JOINT = "what several products read is loaded once"  # for all their steps; else each loads what it reads, step by step
 GATHERED = "windows gathered by the host"  # which is work of its own; else the machine reads them where they lie
 
 
@@ -95,8 +96,8 @@ class Trait:
         behind: they come behind those of others, but may be the only ones; what is in the way of it nobody is told.
         last: they come behind all others.
         around: tiles make what is around them, too.
-        apart: how much rather the machine's bound is that of a form without it: what is stored between nests, or taken away and
-            added again, another program does without.
+        apart: how much rather the machine's bound is that of a form without it: what is stored between nests, taken away and
+            added again, or brought at once for several products, another program does without.
         fuller: lanes are fuller than the program's, which the bound's count of visits has to say.
     """
 
@@ -111,7 +112,7 @@ class Trait:
 TRAITS = {
     DIFFERENCES: Trait(apart=1), KEPT: Trait(later=True, around=True, apart=1), FUSED: Trait(behind=True, around=True, apart=2),
     MOVED: Trait(behind=True), REPEATED: Trait(later=True), PLACES: Trait(later=True, fuller=True),
-    GATHERED: Trait(later=True, fuller=True), BANDED: Trait(later=True, last=True, fuller=True),
+    GATHERED: Trait(later=True, fuller=True), BANDED: Trait(later=True, last=True, fuller=True), JOINT: Trait(apart=1),
 }
 
 
