@@ -115,7 +115,7 @@ def why_no_operation(func: PrimFunc) -> SpaceError | None:
             if inside and has_loads(e) and all(is_int(x.dtype) for x in loads_in(e)):
                 return SpaceError(f"block {block.name!r} computes in {e.dtype}; the machine computes integers: write a factor "
                                   "such as 0.3 as * 77 >> 8, in int32", "type")
-            if isinstance(e, Call) and e.op in ("shift_left", "shift_right") and has_loads(e.args[0]):
+            if isinstance(e, Call) and e.op in ("shift_left", "shift_right"):
                 count = int_value(e.args[1])
                 if count is not None and count not in SHIFTS:
                     return SpaceError(no_shift(block.name, count), "machine")

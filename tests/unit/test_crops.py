@@ -6,12 +6,15 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from refusals import refused
 from spaces import computes
 from turns import in_turn
 
 from autosched import te
+from autosched.errors import SpaceError
 from autosched.ir.expr import Expr
 from autosched.ir.stmt import PrimFunc
+from autosched.script import parse
 from autosched.target import get_target
 from space import Space
 from space.normalise import Wanted, normal_forms
@@ -26,6 +29,18 @@ def cropped():
     z = te.compute((32, 64), lambda i, j: te.max(te.min(y[i, j] >> 8, 127), 0).astype("int8"), name="z")
     return te.create_prim_func([x, w, z])
 '''
+
+NESTED = """
+@T.prim_func
+def f(A: T.Buffer((8, 16), "int32"), B: T.Buffer((8, 16), "int8")):
+    for i in range(8):
+        with T.block("outer"):
+            vi = T.axis.spatial(8, i)
+            for j in range(16):
+                with T.block("inner"):
+                    vj = T.axis.spatial(16, j)
+                    B[vi, vj] = (A[vi, vj] >> 2).astype("int8")
+"""
 
 
 def product(m: int = 24, n: int = 32, k: int = 16) -> tuple[te.Tensor, list[te.Tensor]]:
@@ -112,6 +127,16 @@ def test_whole_sums_have_no_such_form() -> None:
     target = get_target("vta-de10")
     assert normal_forms(cut(24, 32), target, Wanted(cropped=True)) == []
     assert normal_forms(cut(9, 32), target, Wanted(cropped=True))
+    x = te.placeholder((24, 16), "int8", name="x")
+    part = te.compute((9, 16), lambda i, j: te.max(x[i, j], 0), name="part")
+    assert normal_forms(te.create_prim_func([x, part]), target, Wanted(cropped=True)) == [], "what is given is read where it lies"
+
+
+def test_a_block_inside_another_is_refused_as_ever() -> None:
+    func = parse(NESTED)
+    assert isinstance(func, PrimFunc)
+    with refused(SpaceError, "form"):
+        Space(func, "vta-de10")
 
 
 def test_what_the_host_moves_stays_what_it_was() -> None:

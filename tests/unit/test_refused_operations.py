@@ -15,6 +15,7 @@ from autosched.ir.expr import Expr
 from autosched.ir.stmt import PrimFunc
 from space import Space
 from space.lowerable import require_lowerable
+from space.products import why_no_type
 
 
 def each(value: Callable[[Expr], Expr], dtype: str = "int8") -> PrimFunc:
@@ -58,6 +59,12 @@ def test_what_the_machine_has_in_no_form_is_what_is_said(what: str) -> None:
 ], ids=["factor", "shift", "31", "uint8", "int16", "int32"])
 def test_what_is_written_instead_computes_its_bytes(value: Callable[[Expr], Expr]) -> None:
     computes(each(value), "vta-de10")
+
+
+@pytest.mark.parametrize("value", [lambda v: wide(v).astype("uint8"), wide, lambda v: v], ids=["of int32", "to int32", "int8"])
+def test_what_the_machine_converts_is_in_no_way(value: Callable[[Expr], Expr]) -> None:
+    assert why_no_type(each(value)) is None
+    assert why_no_type(each(lambda v: value(v).astype("int16").astype("uint16"))) is not None
 
 
 def test_a_float_tensor_is_refused_for_its_type() -> None:
