@@ -121,13 +121,38 @@ def apply(sch: Schedule, target: Target) -> None:
             factor, other = product.factors[k], product.factors[1 - k]
             if factor.buffer in packs and (_digits(block, factor) or _slides(product, factor, other, target) or (
                     other.buffer not in packs and _flat(block, factor))):
-                _reindexed(sch, block, factor)
+                reindexed(sch, block, factor)
 
 
-def _reindexed(sch: Schedule, block: Block, factor: BufferLoad) -> None:
-    """Lets the host lay a factor out by the iterators of its product."""
+def reindexed(sch: Schedule, block: Block, factor: BufferLoad) -> None:
+    """Lets the host lay a factor out by the iterators of its product.
+
+    Args:
+        sch: of the program.
+        block: the product's.
+        factor: the load.
+    """
     position = next(n for n, r in enumerate(block.reads) if r.buffer is factor.buffer)
     sch.host_stage(sch.reindex(sch.get_sblock(block.name), ("read", position)))
+
+
+def single(load: BufferLoad) -> bool:
+    """Whether each index of a load has one iterator at most: the host may lay it out by these, and it is no larger then.
+
+    Args:
+        load: any.
+    """
+    return all((form := linear_form(i)) is not None and len(form[0]) <= 1 for i in load.indices)
+
+
+def strided(load: BufferLoad) -> bool:
+    """Whether such a load is at multiples of an iterator.
+
+    Args:
+        load: any.
+    """
+    forms = [linear_form(i) for i in load.indices]
+    return single(load) and any(int_value(step) != 1 for form in forms if form is not None for step in form[0].values())
 
 
 def plainly(sch: Schedule, target: Target) -> None:
@@ -140,7 +165,7 @@ def plainly(sch: Schedule, target: Target) -> None:
         size, packs = extents(block), filled(sch)
         mine = [f for f in product.factors if f.buffer in packs and _elements_of(f, size) <= 2 * elements_of(f.buffer)]
         if mine and product.factors[0].buffer is not product.factors[1].buffer:
-            _reindexed(sch, block, min(mine, key=lambda f: _elements_of(f, size)))
+            reindexed(sch, block, min(mine, key=lambda f: _elements_of(f, size)))
 
 
 def _elements_of(load: BufferLoad, size: dict[Var, int]) -> int:

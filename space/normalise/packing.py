@@ -14,7 +14,7 @@ from autosched.ir.simplify import linear_form
 from autosched.ir.stmt import Block, Buffer
 from autosched.schedule import Schedule
 from autosched.target import Target
-from space.normalise import choices, epilogue, repeats, spread
+from space.normalise import choices, epilogue, gathers, repeats, spread
 from space.normalise.axes import Names, accesses
 from space.normalise.blocks import (
     device_block,
@@ -112,7 +112,12 @@ def _cut(sch: Schedule, way: Way) -> None:
                 if divided:
                     raise unfit(f"index {expr_text(divided[0])} of {factor.buffer.name} in block {block.name} is not affine in "
                                 "its iterators")
-            if factor.buffer in packs and shifted and path is not None:
+            if factor.buffer not in packs or not shifted or path is None:
+                continue
+            if gathers.strided(factor):
+                # What lies between the elements that are read would be in their lanes.
+                gathers.reindexed(sch, device_block(sch, block.name), factor)
+            else:
                 sch.host_stage(sch.decompose_value(sch.get_sblock(block.name), path))
 
 

@@ -7,7 +7,7 @@ sums up or compares elements of a plane is written out: a stage reads all of its
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from math import prod
 
@@ -18,6 +18,7 @@ from autosched.ir.host import is_move
 from autosched.ir.stmt import Block, Buffer, PrimFunc
 from autosched.schedule import Schedule
 from autosched.target import Target
+from space.normalise import gathers
 from space.normalise.blocks import (
     Product,
     device_block,
@@ -107,7 +108,7 @@ def apply(sch: Schedule, target: Target) -> None:
     """Gives every such product an axis for the lanes of its result."""
     alone: list[str] = []
     for block in device_blocks(sch.func):
-        product = _lacks(block)
+        product = _lacks(block, filled(sch))
         weight = None if product is None else _weight(sch, product)
         if product is None and _sums_all(block) and loads_of(block)[0].buffer in filled(sch):
             alone.append(block.name)
@@ -123,10 +124,12 @@ def apply(sch: Schedule, target: Target) -> None:
         _with_units(sch, alone)
 
 
-def _lacks(block: Block) -> Product | None:
+def _lacks(block: Block, packs: Collection[Buffer] = ()) -> Product | None:
     """The block's product, if neither factor can be the weight of the other one, and no lanes are common to all.
 
-    Not where an index is taken apart: of what lies by digits of an iterator, other lanes than one in an element may be had.
+    Of what the host packs an iterator times some number, or from one on, is as good as a plain one: it lays that out by the
+    iterators. Not where an index is taken apart: of what lies by digits of an iterator, other lanes than one in an element may be
+    had.
     """
     product = product_of(block)
     if product is None or has_digits(*product.factors):
@@ -142,7 +145,17 @@ def _lacks(block: Block) -> Product | None:
         plain = {i for i in weight.indices if isinstance(i, Var)}
         if plain & stored - moved and plain & sums & moved:
             return None
+        own, others = (_laid_out(f, packs) for f in (weight, data))
+        if own & stored - moved and own & sums & others:
+            return None
     return product
+
+
+def _laid_out(factor: BufferLoad, packs: Collection[Buffer]) -> set[Expr]:
+    """The iterators by which a factor lies, or the host lays it out."""
+    if factor.buffer in packs and gathers.single(factor):
+        return {v for i in factor.indices for v in free_vars(i)}
+    return {i for i in factor.indices if isinstance(i, Var)}
 
 
 def _sums_all(block: Block) -> bool:
