@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 from typing import Any
 
@@ -11,10 +11,11 @@ import numpy as np
 import numpy.typing as npt
 
 from autosched.errors import ScheduleError
-from autosched.ir.expr import BinOp, BufferLoad, Call, Cast, Expr, IntImm, Not, Select, Var, int_value
-from autosched.ir.functor import expr_children, walk, walk_expr
+from autosched.ir.expr import BinOp, BufferLoad, Call, Cast, Expr, IntImm, Not, Select, Var, const, int_value
+from autosched.ir.functor import expr_children, substitute, walk, walk_expr
 from autosched.ir.patterns import choice_of, has_loads, loads_from
-from autosched.ir.stmt import Block, BlockRealize, Buffer, BufferStore, For, PrimFunc
+from autosched.ir.simplify import linear_form
+from autosched.ir.stmt import Block, BlockRealize, Buffer, BufferStore, For, PrimFunc, Range
 from autosched.schedule.kit.nests import runs_whole
 from autosched.target import Target
 from space.normalise import conditions, initial, loops
@@ -90,9 +91,10 @@ def sites_in(func: PrimFunc) -> Iterator[tuple[Block, Site | None]]:
         func: in blocks.
     """
     around = [s for s in walk(func.body) if isinstance(s, For)]
-    for realize in walk(func.body):
-        if not isinstance(realize, BlockRealize) or realize.block.name == "root":
+    for node in walk(func.body):
+        if not isinstance(node, BlockRealize) or node.block.name == "root":
             continue
+        realize = node if runs_whole(node, around) else _from_zero(node, around)
         block = realize.block
         extents = {iv.var: int_value(iv.dom.extent) or 0 for iv in block.iter_vars}
         known = isinstance(block.init, BufferStore | None) and isinstance(block.body, BufferStore)
@@ -104,6 +106,30 @@ def sites_in(func: PrimFunc) -> Iterator[tuple[Block, Site | None]]:
         spatial = tuple(iv.var for iv in block.iter_vars if iv.var in told)
         reduce = tuple(iv.var for iv in block.iter_vars if iv.var not in told)
         yield block, Site(block, block.body, spatial, reduce, extents)
+
+
+def _from_zero(realize: BlockRealize, around: Sequence[For]) -> BlockRealize:
+    """A block of one store that runs over a part of its iterators' domains as one that runs over all of its own, from 0."""
+    block, loops_of = realize.block, {loop.var: loop for loop in around}
+    moved, values, iters = dict[Var, Expr](), [], []
+    for iv, value in zip(block.iter_vars, realize.iter_values):
+        form = linear_form(value)
+        (var, step), *others = form[0].items() if form is not None and form[0] else [(None, 0)]
+        first = None if form is None else int_value(form[1])
+        if var is None or others or step != 1 or first is None or var not in loops_of:
+            return realize
+        if first:
+            moved[iv.var] = iv.var + const(first, iv.var.dtype)
+        values.append(var)
+        iters.append(replace(iv, dom=Range(const(0, iv.var.dtype), loops_of[var].extent)))
+    if not isinstance(block.body, BufferStore) or not isinstance(block.init, BufferStore | None):
+        return realize
+
+    def put(s: BufferStore) -> BufferStore:
+        return BufferStore(s.buffer, tuple([substitute(i, moved) for i in s.indices]), substitute(s.value, moved))
+
+    init, body = None if block.init is None else put(block.init), put(block.body)
+    return replace(realize, iter_values=tuple(values), block=replace(block, iter_vars=tuple(iters), init=init, body=body))
 
 
 def access(site: Site, at: BufferLoad | BufferStore, given: Sequence[Expr] = ()) -> Access:

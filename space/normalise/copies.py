@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Sequence
 
 from autosched.errors import ScheduleError
 from autosched.ir.expr import BufferLoad, Cast, Expr, int_value
-from autosched.ir.functor import expr_children, walk_expr
+from autosched.ir.functor import expr_children, free_vars, walk_expr
 from autosched.ir.host import is_move
 from autosched.ir.patterns import choice_of, has_loads, loads_from
 from autosched.ir.simplify import linear_form
@@ -88,7 +88,7 @@ def inlined(sch: Schedule) -> Schedule | None:
 
 
 def unloadable(func: PrimFunc) -> bool:
-    """Whether a form has no schedule because of what no load does: to move what has been moved before, or what is no box.
+    """Whether a form has no schedule because of what no load does: move what is moved already, or what is no box of elements.
 
     Args:
         func: a program in form.
@@ -97,7 +97,16 @@ def unloadable(func: PrimFunc) -> bool:
     moving = [b for b in blocks if b.init is None and is_move(store_of(b).value)]
     made = {store_of(b).buffer for b in moving}
     again = any(readers_of(func, store_of(b).buffer) and any(x.buffer in made for x in loads_of(b)) for b in moving)
-    return again or any(_jumps(b, x) for b in blocks if b not in moving for x in loads_of(b))
+    cut = any(_cuts_inside(func, b) for b in moving)
+    return again or cut or any(_jumps(b, x) for b in blocks if b not in moving for x in loads_of(b))
+
+
+def _cuts_inside(func: PrimFunc, block: Block) -> bool:
+    """Whether some lanes of an element are moved, and others are none. In a layout of the user's they are for nobody to fill."""
+    if any(x.buffer in func.buffers for x in loads_of(block)):
+        return False
+    choice, lanes = choice_of(store_of(block).value), free_vars(store_of(block).indices[-1])
+    return choice is not None and any(v in lanes for v in free_vars(choice[0]))
 
 
 def _jumps(block: Block, load: BufferLoad) -> bool:

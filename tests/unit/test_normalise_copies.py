@@ -150,3 +150,23 @@ def test_a_weight_may_be_what_the_host_makes_of_a_parameter(keeps: Callable[[Exp
     total = te.compute((21, 18), lambda i, j: te.sum(
         weights[i, k].astype("int32") * masked[k, j].astype("int32"), axis=k), name="total")
     computes(te.create_prim_func([q, key, v, int8(total)]), "vta-de10")
+
+
+def masked_dense(holds: Callable[[Expr, Expr], Expr]) -> PrimFunc:
+    """A product of which a factor is masked."""
+    p, v = (te.placeholder(shape, "int8", name) for shape, name in (((21, 21), "p"), ((21, 18), "v")))
+    q = te.compute((21, 21), lambda i, k: te.if_then_else(holds(i, k), p[i, k], te.const(0, "int8")), name="masked")
+    k = te.reduce_axis((0, 21), name="k")
+    total = te.compute((21, 18), lambda i, j: te.sum(q[i, k].astype("int32") * v[k, j].astype("int32"), axis=k), name="total")
+    out = te.compute((21, 18), lambda i, j: te.max(te.min(total[i, j] >> 5, 127), -128).astype("int8"), name="out")
+    return te.create_prim_func([p, v, out])
+
+
+@pytest.mark.parametrize("holds", [
+    lambda i, k: te.equal((i + k) % 3, 0), lambda i, k: te.any(k < 3, k > i + 9), lambda i, k: te.all(k <= i, i < k + 5),
+], ids=["every third", "either", "band"])
+def test_what_cuts_inside_elements_of_a_parameter_is_made_by_the_host(holds: Callable[[Expr, Expr], Expr]) -> None:
+    """No load brings some lanes of an element and zeros for others: it was refused with "a condition cuts inside an element"."""
+    func = masked_dense(holds)
+    assert moved(func) == []
+    computes(func, "vta-de10", 3)

@@ -97,6 +97,36 @@ def test_what_several_blocks_store_is_what_each_of_them_stores() -> None:
     np.testing.assert_array_equal(np.broadcast_to(known.some_of(func.buffers[-1]), (6, 5)), ROW % 2 == 0)
 
 
+PARTLY = """    P = T.alloc_buffer((6, 5), "int32")
+    for i, j in T.grid(4, 5):
+        with T.block("P"):
+            vi = T.axis.spatial(6, i + {first})
+            vj = T.axis.spatial(5, j)
+            P[vi, vj] = T.max(A[vi, vj], vi)
+"""
+
+
+@pytest.mark.parametrize("first", [0, 1, 2])
+def test_a_block_may_run_over_a_part_of_its_domain(first: int) -> None:
+    """As copies do that one reader alone has: rows 2 and 3 are read."""
+    func = program("T.if_then_else(vi // 2 == 1, P[vi, vj], B[vi, vj])", PARTLY.format(first=first))
+    known = Known(func, {}, {})
+    assert not known.unseen
+    needed = {b.name: np.broadcast_to(n, (6, 5)) for b, n in known.needed.items()}
+    np.testing.assert_array_equal(needed["A"], ROW // 2 == 1)
+    np.testing.assert_array_equal(needed["B"], ROW // 2 != 1)
+    (buffer,) = [b for b in known.tables if b.name == "P"]
+    rows = slice(first, first + 4)
+    np.testing.assert_array_equal(np.broadcast_to(known.tables[buffer][0], (6, 5))[rows], ROW[rows])
+
+
+@pytest.mark.parametrize("at", ["i * 2", "5 - i", "i // 2"])
+def test_of_other_parts_nothing_is_known(at: str) -> None:
+    func = program("P[vi // 2, vj]", PARTLY.format(first=0).replace("i + 0", at).replace("T.grid(4, 5)", "T.grid(3, 5)"))
+    known = Known(func, {}, {})
+    assert {b.name for b in known.unseen} >= {"P", "A", "out"}
+
+
 def test_what_of_a_parameter_is_not_stored_stays_as_it_is() -> None:
     func = parse(f"""{HEAD}out: T.Buffer((6, 5), "int32")):
     for i, j in T.grid(2, 5):
