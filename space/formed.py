@@ -61,7 +61,7 @@ class Formings:
     """
 
     def __init__(self, models: Sequence[Model]) -> None:
-        full = fillings(models[0].packing)
+        full = fillings(models[0].laid)
         func = models[0].nest.func
         some = {name: f.some for name, f in full.items() if f.some is not None}
         values = {name: f.values for name, f in full.items() if f.values is not None}
@@ -72,7 +72,7 @@ class Formings:
         self._models, self._some = models, some
         self._free, self._packing = bool(models[0].origins), models[0].packing
         self._moved = {name for name, filling in full.items() if filling.moved}
-        self._again = Again(self.known, models[0].packing)
+        self._again = Again(self.known, models[0].laid)
         self._sites = {site.block.name: site for site in self.known.sites}
         self._buffers = {b.name: b for b in (*func.buffers, *(s.store.buffer for s in self.known.sites), *self.known.unseen)}
         self._constants = {c.buffer.name: c.buffer for c in func.constants}

@@ -46,12 +46,14 @@ class Model:
             where it stores as a weight what is there already; or "".
         unpacked: of what the host takes as it is from tensors that are stored, how many elements at most, by name.
         unpacking: the stages of the host that take them.
+        laid: the stages of the host that make operands, whoever chooses their layout.
     """
 
     def __init__(
         self, nest: Nest, target: Target, rules: Sequence[NumericRule] = (), nests: int = 1,
         origins: Mapping[str, frozenset[str]] = MappingProxyType({}), packing: Sequence[PrimFunc] = (),
         original: str = "", unpacked: Mapping[str, int] = MappingProxyType({}), unpacking: Sequence[PrimFunc] = (),
+        laid: Sequence[PrimFunc] = (),
     ) -> None:
         self.nest = nest
         self.nests = nests
@@ -60,6 +62,7 @@ class Model:
         self.original = original
         self.unpacked = unpacked
         self.unpacking = tuple(unpacking)
+        self.laid = tuple(laid)
         self.target = target
         self.config = target.config
         self.extents = np.array([a.extent for a in nest.axes], dtype=np.int64)

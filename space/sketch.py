@@ -275,7 +275,7 @@ def _models(
         # stored, or stores are several, would double what a search takes for less than it finds.
         whole = nest.between or ((host.unpack or nest.also) and prod(axis.extent for axis in nest.axes) < CUT)
         fitting = [rule for rule in numeric if not (rule.cuts and whole)]
-        models.append(Model(nest, target, fitting, len(nests), *free, again.get(nest.out, ""), unpacked, host.unpack))
+        models.append(Model(nest, target, fitting, len(nests), *free, again.get(nest.out, ""), unpacked, host.unpack, host.pack))
     return tuple(models)
 
 

@@ -97,14 +97,11 @@ def unloadable(func: PrimFunc) -> bool:
     moving = [b for b in blocks if b.init is None and is_move(store_of(b).value)]
     made = {store_of(b).buffer for b in moving}
     again = any(readers_of(func, store_of(b).buffer) and any(x.buffer in made for x in loads_of(b)) for b in moving)
-    cut = any(_cuts_inside(func, b) for b in moving)
-    return again or cut or any(_jumps(b, x) for b in blocks if b not in moving for x in loads_of(b))
+    return again or any(map(_cuts_inside, moving)) or any(_jumps(b, x) for b in blocks if b not in moving for x in loads_of(b))
 
 
-def _cuts_inside(func: PrimFunc, block: Block) -> bool:
-    """Whether some lanes of an element are moved, and others are none. In a layout of the user's they are for nobody to fill."""
-    if any(x.buffer in func.buffers for x in loads_of(block)):
-        return False
+def _cuts_inside(block: Block) -> bool:
+    """Whether some lanes of an element are moved, and others are none."""
     choice, lanes = choice_of(store_of(block).value), free_vars(store_of(block).indices[-1])
     return choice is not None and any(v in lanes for v in free_vars(choice[0]))
 

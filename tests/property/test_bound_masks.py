@@ -133,7 +133,9 @@ def packed(shape: tuple[int, int, int, int], holds: Callable[..., Any]) -> PrimF
 
 @pytest.mark.parametrize(("holds", "told"), [
     (lambda i, e, k, b, r: k <= i, lambda i, e, k, r: k <= i),
+    (lambda i, e, k, b, r: k * 16 + r <= i * 4 + e, lambda i, e, k, r: k * 16 + r <= i * 4 + e),
     (lambda i, e, k, b, r: te.equal((k + e) % 2, 0), lambda i, e, k, r: (k + e) % 2 == 0),
+    (lambda i, e, k, b, r: te.all(te.equal(r, 3), k > i), lambda i, e, k, r: r == 3 and k > i),
     (lambda i, e, k, b, r: te.all(k > i, te.any(e < 1, e > 1)), lambda i, e, k, r: k > i and e != 1),
 ])
 def test_of_blocks_in_a_layout_of_the_users_those_with_any_product_count(
@@ -143,7 +145,9 @@ def test_of_blocks_in_a_layout_of_the_users_those_with_any_product_count(
     held = [[any(told(i, e, k, r) for r in range(16)) for k in range(depth)] for i, e in product(range(rows), range(each))]
     space = Space(packed(shape, holds), TARGET)
     assert space.machine.terms["products"] == columns * sum(map(sum, held))
-    assert space.machine.words["P"] == 2 * sum(map(sum, held))
+    # What a condition cuts inside elements the host makes.
+    (words,) = [n for name, n in space.machine.words.items() if name == "P" or name.startswith("Q")]
+    assert words == 2 * sum(map(sum, held))
     assert space.machine.words["V"] == 32 * columns * sum(any(row[k] for row in held) for k in range(depth))
 
 
