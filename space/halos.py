@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from autosched.errors import SpaceError
 from autosched.ir.expr import BinOp, BufferLoad, Expr, Var, int_value
 from autosched.ir.functor import walk_expr
+from autosched.ir.patterns import choice_of
 from autosched.ir.simplify import Analyzer, linear_form
 from autosched.ir.stmt import Buffer
 from autosched.target import Target
@@ -155,7 +156,7 @@ def surroundings_of(
 
     Raises:
         SpaceError: it is no sum of products with stages behind it, nor begins with another halo, several blocks read it, or one
-            reads it in several orders.
+            reads it in several orders; it chooses elements by their place.
     """
     where, buffer = f"block {near.block.name!r}", made[-1].store.buffer
     readers = [s for s in by_output.values() if s not in made and any(x.buffer is buffer for x in reads_of(s))]
@@ -163,6 +164,8 @@ def surroundings_of(
     if len(readers) > 1 or not (begins or elsewhere(made[0])) or any(s.fresh for s in stages[1:]):
         raise SpaceError(f"{where} reads {buffer.name} at another place than it writes, and that is no sum of products that it "
                          "alone reads", "index")
+    if any(choice_of(e) is not None for s in made for e in walk_expr(s.store.value)):
+        raise SpaceError(f"{where} reads {buffer.name}, with zeros around, from the accumulator; the ALU has no choice", "index")
     own = spatial_vars(reader, out, LANES, axes)
     every = {dims_of(x, LANES, own, where) for x in loads}
     if len(every) > 1:

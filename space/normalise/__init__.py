@@ -144,7 +144,7 @@ def normal_forms(func: PrimFunc, target: Target, base: Wanted = PLAIN) -> list[M
 
 
 def _gathered(func: PrimFunc, target: Target, base: Wanted, forms: dict[tuple[str, ...], Schedule]) -> None:
-    """Adds the best form whose windows the host gathers and that has something else it need not have, if that takes less so.
+    """Adds the best forms whose windows the host gathers and that have something else they need not, if that takes less so.
 
     A convolution's windows may be gathered, and a pool's behind it compare where its sums are made.
     """
@@ -153,9 +153,11 @@ def _gathered(func: PrimFunc, target: Target, base: Wanted, forms: dict[tuple[st
         made = normalised(func, target, wanted_of((*done, GATHERED), base))
         if made.trace.insts and estimate(made.func, target) < estimate(forms[done].func, target):
             found[(*done, GATHERED)] = made
-    if found:
-        best = min(found, key=lambda done: estimate(found[done].func, target))
-        forms[best] = found[best]
+    # What stays in the accumulator may turn out to be in no nest.
+    for some in ([done for done in found if KEPT in done], [done for done in found if KEPT not in done]):
+        if some:
+            best = min(some, key=lambda done: estimate(found[done].func, target))
+            forms[best] = found[best]
 
 
 __all__ = [

@@ -8,11 +8,12 @@ from math import ceil
 import numpy as np
 import pytest
 
-from autosched import tune
+from autosched import te, tune
 from autosched.ir.host import split_host
 from autosched.ir.interp import random_inputs, run
 from autosched.ir.stmt import PrimFunc
 from autosched.ir.verify import verify
+from autosched.lower import lower_table
 from autosched.script import parse
 from autosched.target import get_target
 from space import Space
@@ -172,7 +173,7 @@ def main(x: T.Buffer(({channels}, {size + 2}, {size + 2}), "int8"), w: T.Buffer(
     return func
 
 
-@pytest.mark.parametrize(("also", "behind"), [(False, FUSED), (True, DIFFERENCES)])
+@pytest.mark.parametrize(("also", "behind"), [pytest.param(False, FUSED, marks=pytest.mark.slow), (True, DIFFERENCES)])
 def test_a_pool_behind_gathered_windows_does_what_it_need_not(also: bool, behind: str, tmp_path) -> None:
     """Each alone leaves the other's work: nine products of three channels, or what the pool widens."""
     func = pooled(8, also=also)
@@ -190,6 +191,27 @@ def test_a_pool_behind_gathered_windows_does_what_it_need_not(also: bool, behind
         together = GATHERED in sketch.done
         best[together] = min(best.get(together, report.cycles), report.cycles)
     assert best[True] < 0.85 * best[False]
+
+
+@pytest.mark.parametrize("channels", [3, pytest.param(16, marks=pytest.mark.slow)])
+def test_windows_with_zeros_around_have_forms_that_lower(channels: int, tmp_path) -> None:
+    """What stays in the accumulator has no zeros around it: the form of one nest was offered, looked best, and never lowered."""
+    x, w = (te.placeholder(shape, "int8", name) for shape, name in (((channels, 8, 8), "x"), ((16, channels, 3, 3), "w")))
+    c, i, j = (te.reduce_axis((0, n), name=name) for n, name in ((channels, "c"), (3, "i"), (3, "j")))
+    y = te.compute((16, 6, 6), lambda f, u, v: te.sum(
+        x[c, u + i, v + j].astype("int32") * w[f, c, i, j].astype("int32"), axis=[c, i, j]), name="y")
+    made = te.compute((16, 6, 6), lambda f, u, v: te.max(te.min(y[f, u, v] >> 6, 127), 0).astype("int8"), name="made")
+    around = te.compute((16, 8, 8), lambda f, u, v: te.if_then_else(
+        te.all(u >= 1, u < 7, v >= 1, v < 7), made[f, u - 1, v - 1], te.const(0, "int8")), name="around")
+    p, q = te.reduce_axis((0, 3), name="p"), te.reduce_axis((0, 3), name="q")
+    out = te.compute((16, 6, 6), lambda f, u, v: te.max(around[f, u + p, v + q], axis=[p, q]), name="out")
+    func = te.create_prim_func([x, w, out])
+    space = Space(func, TARGET)
+    points = space.sample(np.random.default_rng(0), 60)
+    for k in range(len(space.sketches)):
+        lower_table(space.schedule(points[points[:, 0] == k][0]).func, TARGET)
+    report = tune(func, trials=4, log=tmp_path / "log", jobs=1, cold=True)
+    assert report.verified and not report.failed
 
 
 def test_one_of_both_alone_is_no_such_form() -> None:
