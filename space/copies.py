@@ -14,10 +14,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from autosched.ir.expr import BinOp, BufferLoad, Call, Cast, Expr, Var, int_value
+from autosched.ir.expr import BinOp, BufferLoad, Call, Cast, Expr, Var
 from autosched.ir.functor import expr_children, replace_buffers, substitute_stmt
 from autosched.ir.patterns import choice_of, has_loads, loads_from
 from autosched.ir.stmt import Buffer, BufferStore
+from autosched.lower.regions import shape_of
 from space.elements import DIVISIONS, OPERATIONS, Ints, Mask, Site, UnknownError, value_at, wrapped
 
 if TYPE_CHECKING:
@@ -336,7 +337,7 @@ class Copies:
         buffer = self._same.get(e.buffer, e.buffer)
         if self.roots(buffer) != {buffer}:
             return Line(*(self.known.at(site, part, e) for part in self.table(buffer).parts))
-        place, shape = np.zeros((), np.int64), _shape(buffer)
+        place, shape = np.zeros((), np.int64), shape_of(buffer)
         env = self.known.env(site)
         for index, size in zip(e.indices, shape):
             place = place * size + value_at(index, env).clip(0, size - 1)
@@ -358,8 +359,8 @@ class Copies:
         if buffer in self.known.tables:
             line = self._with_numbers(line, *self.known.tables[buffer])
         if buffer in self._kept:
-            self.known.require_few(_shape(buffer))
-            own = np.arange(prod(_shape(buffer)), dtype=np.int64).reshape(_shape(buffer)) + self._start(buffer)
+            self.known.require_few(shape_of(buffer))
+            own = np.arange(prod(shape_of(buffer)), dtype=np.int64).reshape(shape_of(buffer)) + self._start(buffer)
             line = _chosen(line.which == UNKNOWN, Line(own, np.asarray(SAME)), line)
         self._tables[buffer] = line
         return line
@@ -368,7 +369,7 @@ class Copies:
         """The number of a tensor's first element."""
         if buffer not in self._first:
             self._first[buffer] = self._numbered
-            self._numbered += prod(_shape(buffer))
+            self._numbered += prod(shape_of(buffer))
         return self._first[buffer]
 
     # -- copies ---------------------------------------------------------------------------------------------------------
@@ -399,7 +400,7 @@ class Copies:
     def _pure(self, line: Line, root: Buffer) -> tuple[Mask, Ints] | None:
         """Where values are elements of one tensor as they are, and which of them; None where none is."""
         places = line.place - self._start(root)
-        held = (line.which == SAME) & (places >= 0) & (places < prod(_shape(root)))
+        held = (line.which == SAME) & (places >= 0) & (places < prod(shape_of(root)))
         return (np.asarray(held), np.asarray(places)) if np.any(held) else None
 
     def stands(self, buffer: Buffer) -> bool:
@@ -426,7 +427,7 @@ def _repeated(stores: Mapping[Buffer, Sequence[Site]]) -> dict[Buffer, Buffer]:
             continue
         variables += [Var(f"v{n}") for n in range(len(variables), len(site.block.iter_vars))]
         names = {iv.var: v for iv, v in zip(site.block.iter_vars, variables)}
-        shape = buffer.dtype, *_shape(buffer)
+        shape = buffer.dtype, *shape_of(buffer)
         written = replace_buffers(site.store, {**found, buffer: own.setdefault(shape, Buffer("own", buffer.shape, buffer.dtype))})
         parts = [substitute_stmt(x, names) for x in (written, site.block.init) if x is not None]
         key = (shape, tuple(site.extents.values()), tuple(x.value if isinstance(x, BufferStore) else x for x in parts),
@@ -448,6 +449,3 @@ def _chosen(holds: Mask, yes: Line, no: Line) -> Line:
 def _without_cast(e: Expr) -> Expr:
     return e.value if isinstance(e, Cast) else e
 
-
-def _shape(buffer: Buffer) -> tuple[int, ...]:
-    return tuple(int_value(e) or 0 for e in buffer.shape)

@@ -20,6 +20,7 @@ from autosched.ir.functor import expr_children, walk, walk_expr
 from autosched.ir.patterns import choice_of, has_loads, loads_from, loads_in, update_of
 from autosched.ir.stmt import Block, Buffer, BufferStore, PrimFunc
 from autosched.ir.value_bounds import ValueBounds, dtype_bounds
+from autosched.lower.regions import shape_of
 from space.copies import Copies
 from space.elements import Ints, Mask, Site, UnknownError, sites_in, value_at
 
@@ -175,7 +176,7 @@ class Known:
         """Stores what a block makes."""
         buffer = site.store.buffer
         before = self.tables.get(buffer)
-        if before is None and buffer in self.func.buffers and _order(site, _shape(buffer)) is None:
+        if before is None and buffer in self.func.buffers and _order(site, shape_of(buffer)) is None:
             before = self._whole(buffer)  # what of a parameter is not stored stays as it is
         low, high = self.placed(site, made, before, self._whole(buffer))
         self.tables[buffer] = low, high
@@ -192,7 +193,7 @@ class Known:
         Raises:
             TooLargeError: the tensor is too large to look at.
         """
-        shape = _shape(site.store.buffer)
+        shape = shape_of(site.store.buffer)
         order = _order(site, shape)
         alike = all(x.size == 1 for x in made)
         if order is not None and before is None:
@@ -402,9 +403,9 @@ class Known:
         """Marks the elements that a product reads, in the tensors that hold them."""
         for buffer, held, places in self._copies.held(site, load):
             there = np.broadcast_arrays(wanted & held, places)
-            flat = np.zeros(prod(_shape(buffer)), np.bool_)
+            flat = np.zeros(prod(shape_of(buffer)), np.bool_)
             flat[there[1][there[0]]] = True
-            self._need_of(site, load.buffer, buffer, even(flat.reshape(_shape(buffer))))
+            self._need_of(site, load.buffer, buffer, even(flat.reshape(shape_of(buffer))))
             # Of what need not be stored itself the first copy is.
             stands = self._copies.stands(buffer) and buffer.name not in self._aside
             if stands or self._holders.setdefault(buffer, load.buffer) is not load.buffer:
@@ -422,7 +423,7 @@ class Known:
     def _mark(self, site: Site, load: BufferLoad, wanted: Mask) -> None:
         """Marks the elements that are read for some iterators of a block."""
         env, own = self.env(site), [iv.var for iv in site.block.iter_vars]
-        shape = _shape(load.buffer)
+        shape = shape_of(load.buffer)
         dims = [{v for v in walk_expr(i) if isinstance(v, Var)} for i in load.indices]
         wanted = wanted.reshape([1] * (len(own) - wanted.ndim) + list(wanted.shape))
         told = set[Var]().union(*dims)
@@ -621,9 +622,6 @@ def _require_few(e: Expr, env: Mapping[Var, Ints]) -> None:
     if prod(env[v].size for v in told) > LARGE:
         raise TooLargeError
 
-
-def _shape(buffer: Buffer) -> tuple[int, ...]:
-    return tuple(int_value(e) or 0 for e in buffer.shape)
 
 
 def _order(site: Site, shape: Sequence[int]) -> list[int | None] | None:

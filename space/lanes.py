@@ -19,9 +19,10 @@ from autosched.ir.interp import written
 from autosched.ir.patterns import choice_of
 from autosched.ir.scopes import ACC, WGT
 from autosched.ir.simplify import conjuncts
-from autosched.ir.stmt import Buffer, BufferStore, PrimFunc
+from autosched.ir.stmt import BufferStore, PrimFunc
 from autosched.ir.value_bounds import ValueBounds, dtype_bounds
 from autosched.lower.host_work import run_stage
+from autosched.lower.regions import shape_of
 from space.elements import Ints, Mask
 from space.known import Known, Table, even, tables
 from space.least_epilogue import blocks_of
@@ -83,19 +84,19 @@ def fillings(stages: tuple[PrimFunc, ...]) -> Mapping[str, Filling]:
         plain = moves_only(stage)
         if any(elements_of(b) > LARGE for b in stage.buffers):
             for b in outputs:
-                have[b.name] = np.broadcast_to(np.ones((), b.dtype), _shape(b))
+                have[b.name] = np.broadcast_to(np.ones((), b.dtype), shape_of(b))
                 most[b.name] = sum(most.get(x.name, elements_of(x)) for x in given) if plain else elements_of(b)
                 # Where it chooses, what it chooses is not looked at, and may be 0.
                 some[b.name] = np.full([1] * len(b.shape), not _chooses(stage))
                 ends.pop(b.name, None)
             continue
         for b in given:
-            have.setdefault(b.name, np.ones(_shape(b), b.dtype))
+            have.setdefault(b.name, np.ones(shape_of(b), b.dtype))
         moved.update({b.name: plain and all(moved.get(x.name, True) for x in given) for b in outputs})
         known = None if plain and not _promises(stage, ends) else Known(stage, tables(stage, some, {}, ends), {})
         made, told = run_stage(stage, have), dict[str, Array]()
         if all(x.name in values for x in given):
-            told = run_stage(stage, {x.name: np.broadcast_to(values[x.name], _shape(x)).astype(x.dtype) for x in given})
+            told = run_stage(stage, {x.name: np.broadcast_to(values[x.name], shape_of(x)).astype(x.dtype) for x in given})
         for b in outputs:
             array = made[b.name]
             if b.name not in have and b.name in told:
@@ -130,9 +131,6 @@ def _promises(stage: PrimFunc, ends: Mapping[str, Table]) -> bool:
     narrow = (is_int(b.dtype) and values.of_buffer(b) != dtype_bounds(b.dtype) for b in given)
     return any(b.name in ends for b in stage.buffers) or (len(given) > 1 and any(narrow))
 
-
-def _shape(buffer: Buffer) -> tuple[int, ...]:
-    return tuple(int(e.value) for e in buffer.shape)  # type: ignore[attr-defined]
 
 
 def _unseen(size: int, most: int, moved: bool) -> Filling:

@@ -20,6 +20,7 @@ from autosched.ir.host import is_move
 from autosched.ir.patterns import has_loads, loads_in, update_of
 from autosched.ir.stmt import Buffer, BufferStore, PrimFunc
 from autosched.ir.value_bounds import ValueBounds
+from autosched.lower.regions import shape_of
 from autosched.target import Target
 from space.elements import (
     NOWHERE,
@@ -119,8 +120,7 @@ class _Text:
 
     def _live(self, buffer: Buffer) -> npt.NDArray[np.bool_]:
         """Which elements of a tensor may be something else than 0, in order."""
-        shape = [int_value(e) or 0 for e in buffer.shape]
-        return np.broadcast_to(self.known.some_of(buffer), shape).ravel()
+        return np.broadcast_to(self.known.some_of(buffer), shape_of(buffer)).ravel()
 
     def site(self, site: Site, live: bool) -> None:
         """Takes in a block; its sums count where all that it stores is needed."""
