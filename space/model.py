@@ -5,7 +5,7 @@ It knows what a program needs (its nest) and what a plan says; it decides nothin
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import cached_property
 from itertools import permutations
 from math import prod
@@ -23,6 +23,7 @@ from sim import timing
 from space import borders, tails
 from space.figures import Floats, Loads, Shape
 from space.nest import Nest
+from space.operands import Operand
 from space.padding import Padding
 from space.plan import Mask, Part, Plan, along, columns, once, stacked, times, turned
 from space.rule import Column, Ints, NumericRule, Points
@@ -41,24 +42,21 @@ class Model:
         rules: the numeric rules, in the order in which their columns are decided.
         nests: how many nests the program has, this one included.
         origins: where the operands' layout is the space's choice, of which of the program's tensors the host makes each; by name.
-        packing: then the stages of the host that make them.
+        laid: the stages of the host that make operands, whoever chooses their layout.
         original: the block that stores first what this nest stores again, for a reader that wants another layout; ``LAID_OUT``
             where it stores as a weight what is there already; or "".
         unpacked: of what the host takes as it is from tensors that are stored, how many elements at most, by name.
         unpacking: the stages of the host that take them.
-        laid: the stages of the host that make operands, whoever chooses their layout.
     """
 
     def __init__(
         self, nest: Nest, target: Target, rules: Sequence[NumericRule] = (), nests: int = 1,
-        origins: Mapping[str, frozenset[str]] = MappingProxyType({}), packing: Sequence[PrimFunc] = (),
+        origins: Mapping[str, frozenset[str]] = MappingProxyType({}), laid: Sequence[PrimFunc] = (),
         original: str = "", unpacked: Mapping[str, int] = MappingProxyType({}), unpacking: Sequence[PrimFunc] = (),
-        laid: Sequence[PrimFunc] = (),
     ) -> None:
         self.nest = nest
         self.nests = nests
         self.origins = origins
-        self.packing = tuple(packing)
         self.original = original
         self.unpacked = unpacked
         self.unpacking = tuple(unpacking)
@@ -105,22 +103,28 @@ class Model:
     @cached_property
     def uses(self) -> npt.NDArray[np.bool_]:
         """Which axes move the region of which operand, shape (operands, axes)."""
-        axes = range(len(self.nest.axes))
-        rows = [[operand.uses(a) for a in axes] for operand in self.nest.operands]
-        return np.array(rows, dtype=np.bool_).reshape(len(rows), len(axes))
+        return self._by_axis(Operand.uses)
 
     @cached_property
     def read_along(self) -> npt.NDArray[np.bool_]:
         """Which axes move what is read of which operand, also within what one load brings; shape (operands, axes)."""
-        axes = range(len(self.nest.axes))
-        rows = [[operand.read_along(a) for a in axes] for operand in self.nest.operands]
-        return np.array(rows, dtype=np.bool_).reshape(len(rows), len(axes))
+        return self._by_axis(Operand.read_along)
 
     @cached_property
     def even(self) -> npt.NDArray[np.bool_]:
         """Which axes move it equally far by every iteration, shape (operands, axes)."""
-        rows = [[operand.steps(a) for a in range(len(self.nest.axes))] for operand in self.nest.operands]
-        return np.array(rows, dtype=np.bool_).reshape(len(rows), len(self.nest.axes))
+        return self._by_axis(Operand.steps)
+
+    def _by_axis(self, asked: Callable[[Operand, int], bool]) -> npt.NDArray[np.bool_]:
+        """What holds of every operand and axis, shape (operands, axes)."""
+        axes = range(len(self.nest.axes))
+        rows = [[asked(operand, a) for a in axes] for operand in self.nest.operands]
+        return np.array(rows, dtype=np.bool_).reshape(len(rows), len(axes))
+
+    @property
+    def packing(self) -> tuple[PrimFunc, ...]:
+        """The stages of the host that make operands, where their layout is the space's choice."""
+        return self.laid if self.unpacking else ()
 
     @cached_property
     def order_keys(self) -> tuple[Ints, Ints, Ints]:

@@ -268,14 +268,15 @@ def _models(
 ) -> tuple[Model, ...]:
     """The geometry and columns of a form's nests."""
     models, again = [], _again(sch)
-    free = (_origins(host), host.pack) if host.unpack else ({}, ())
+    origins = _origins(host) if host.unpack else {}
     unpacked = _unpacked(host)
     for nest in nests:
         # A stage that another nest reads cannot be cut; and of little work parts of its own, where the host unpacks what is
         # stored, or stores are several, would double what a search takes for less than it finds.
         whole = nest.between or ((host.unpack or nest.also) and prod(axis.extent for axis in nest.axes) < CUT)
         fitting = [rule for rule in numeric if not (rule.cuts and whole)]
-        models.append(Model(nest, target, fitting, len(nests), *free, again.get(nest.out, ""), unpacked, host.unpack, host.pack))
+        original = again.get(nest.out, "")
+        models.append(Model(nest, target, fitting, len(nests), origins, host.pack, original, unpacked, host.unpack))
     return tuple(models)
 
 
