@@ -210,12 +210,22 @@ def is_copy(site: Site, matches: dict[str, tuple[BufferLoad, BufferLoad]]) -> bo
     operands = {x.buffer for pair in matches.values() for x in pair}
     if site.store.buffer not in operands:
         return False
-    choice, lane = choice_of(site.store.value), site.store.indices[-1]
+    choice = choice_of(site.store.value)
     # A load brings whole elements, or zeros in place of them.
-    if choice is not None and (int_value(choice[2]) != 0 or (isinstance(lane, Var) and lane in free_vars(choice[0]))):
+    if choice is not None and (int_value(choice[2]) != 0 or cuts_inside(site.store)):
         return False
     moved = site.store.value if choice is None else choice[1]
-    return isinstance(moved, BufferLoad) and moved.indices[-1] == lane
+    return isinstance(moved, BufferLoad) and moved.indices[-1] == site.store.indices[-1]
+
+
+def cuts_inside(store: BufferStore) -> bool:
+    """Whether a condition lets some lanes of an element be stored as they are, and not the others.
+
+    Args:
+        store: of a block, in elements of the machine.
+    """
+    choice, lanes = choice_of(store.value), free_vars(store.indices[-1])
+    return choice is not None and any(v in lanes for v in free_vars(choice[0]))
 
 
 def factor_of(anchor: Site) -> BufferLoad:

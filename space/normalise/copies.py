@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 
 from autosched.errors import ScheduleError
 from autosched.ir.expr import BufferLoad, Cast, Expr, int_value
-from autosched.ir.functor import expr_children, free_vars, walk_expr
+from autosched.ir.functor import expr_children, walk_expr
 from autosched.ir.host import is_move
 from autosched.ir.patterns import choice_of, has_loads, loads_from
 from autosched.ir.simplify import linear_form
@@ -26,6 +26,7 @@ from space.normalise.blocks import (
     unfit,
     written,
 )
+from space.sites import cuts_inside
 
 
 def apart(sch: Schedule, target: Target, sums: bool = False) -> None:
@@ -97,13 +98,8 @@ def unloadable(func: PrimFunc) -> bool:
     moving = [b for b in blocks if b.init is None and is_move(store_of(b).value)]
     made = {store_of(b).buffer for b in moving}
     again = any(readers_of(func, store_of(b).buffer) and any(x.buffer in made for x in loads_of(b)) for b in moving)
-    return again or any(map(_cuts_inside, moving)) or any(_jumps(b, x) for b in blocks if b not in moving for x in loads_of(b))
-
-
-def _cuts_inside(block: Block) -> bool:
-    """Whether some lanes of an element are moved, and others are none."""
-    choice, lanes = choice_of(store_of(block).value), free_vars(store_of(block).indices[-1])
-    return choice is not None and any(v in lanes for v in free_vars(choice[0]))
+    cut = any(cuts_inside(store_of(b)) for b in moving)
+    return again or cut or any(_jumps(b, x) for b in blocks if b not in moving for x in loads_of(b))
 
 
 def _jumps(block: Block, load: BufferLoad) -> bool:
@@ -284,26 +280,22 @@ def part_of(value: Expr, path: Sequence[int]) -> Expr:
 
 def path_of(value: Expr, part: Expr) -> list[int] | None:
     """Where in a value a part of it is."""
-    return _path(value, lambda e: e is part)
-
-
-def paths_to(value: Expr, buffers: Collection[Buffer]) -> list[list[int]]:
-    """Where in a value some tensors are read, every time."""
-    if isinstance(value, BufferLoad) and value.buffer in buffers:
-        return [[]]
-    return [[k, *path] for k, child in enumerate(expr_children(value)) for path in paths_to(child, buffers)]
+    return next(_paths(value, lambda e: e is part), None)
 
 
 def path_to(value: Expr, buffers: Collection[Buffer]) -> list[int] | None:
     """Where in a value one of some tensors is read first."""
-    return _path(value, lambda e: isinstance(e, BufferLoad) and e.buffer in buffers)
+    return next(iter(paths_to(value, buffers)), None)
 
 
-def _path(value: Expr, is_part: Callable[[Expr], bool]) -> list[int] | None:
+def paths_to(value: Expr, buffers: Collection[Buffer]) -> list[list[int]]:
+    """Where in a value some tensors are read, every time."""
+    return list(_paths(value, lambda e: isinstance(e, BufferLoad) and e.buffer in buffers))
+
+
+def _paths(value: Expr, is_part: Callable[[Expr], bool]) -> Iterator[list[int]]:
     if is_part(value):
-        return []
+        yield []
+        return
     for k, child in enumerate(expr_children(value)):
-        path = _path(child, is_part)
-        if path is not None:
-            return [k, *path]
-    return None
+        yield from ([k, *path] for path in _paths(child, is_part))
