@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import prod
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -23,6 +23,9 @@ from space.normalise.blocks import elements_of
 
 Ints = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
+
+# Of a tensor's elements, or of a value for all iterators of a block: one dimension for each, of 1 where all along it are alike.
+Scalar = TypeVar("Scalar", bound=np.generic)
 
 LARGE = 1 << 22  # places from which on an access is not looked at: that would cost a second
 NOWHERE = -1  # in place of an element: a constant, or nothing that is known
@@ -181,7 +184,15 @@ def spread(found: Access, over: Sequence[Var], site: Site) -> Ints:
 
 def distinct(numbers: Ints) -> bool:
     """Whether no element is there twice, without what is NOWHERE."""
-    some = np.sort(numbers[numbers != NOWHERE])
+    some = numbers[numbers != NOWHERE]
+    if not some.size:
+        return True
+    span = int(some.max()) - int(some.min()) + 1
+    if span < some.size:
+        return False  # there are not so many different ones
+    if span <= 8 * some.size:
+        return int(np.bincount(some - some.min()).max()) == 1
+    some = np.sort(some)
     return not np.any(some[1:] == some[:-1])
 
 
@@ -272,23 +283,47 @@ def loads_under(value: Expr, given: tuple[Expr, ...]) -> list[tuple[BufferLoad, 
     return [found for part, conditions in parts for found in loads_under(part, conditions)]
 
 
-def value_at(e: Expr, env: Mapping[Var, Ints]) -> npt.NDArray[np.int64]:
-    """An expression of iterators, for all their values."""
+def even(table: npt.NDArray[Scalar]) -> npt.NDArray[Scalar]:
+    """A table with a dimension of 1 wherever all along it are alike.
+
+    Args:
+        table: of elements.
+    """
+    for d, size in enumerate(table.shape):
+        if size > 1:
+            first = table.take([0], axis=d)
+            table = first if np.array_equal(np.broadcast_to(first, table.shape), table) else table
+    return table
+
+
+def value_at(e: Expr, env: Mapping[Var, Ints], read: Callable[[BufferLoad], Ints] | None = None) -> npt.NDArray[np.int64]:
+    """An expression of iterators, for all their values.
+
+    Args:
+        e: of integers.
+        env: the iterators' values.
+        read: what is loaded; without it an expression that loads is not known.
+
+    Raises:
+        UnknownError: it is not known what it is.
+    """
     if isinstance(e, IntImm):
         return np.asarray(e.value)
     if isinstance(e, Var) and e in env:
         return env[e]
+    if isinstance(e, BufferLoad) and read is not None:
+        return read(e)
     if isinstance(e, Not):
-        return np.asarray(value_at(e.a, env) == 0)
+        return np.asarray(value_at(e.a, env, read) == 0)
     if isinstance(e, Select) or (isinstance(e, Call) and e.op == "if_then_else"):
         chosen = choice_of(e)
         assert chosen is not None
-        condition, yes, no = (value_at(x, env) for x in chosen)
+        condition, yes, no = (value_at(x, env, read) for x in chosen)
         return np.where(condition != 0, yes, no)
     if isinstance(e, Cast) and e.dtype in _WIDTHS:
-        return wrapped(value_at(e.value, env), e.dtype)
+        return wrapped(value_at(e.value, env, read), e.dtype)
     if isinstance(e, (BinOp, Call)) and e.op in OPERATIONS:
-        a, b = (value_at(x, env) for x in expr_children(e))
+        a, b = (value_at(x, env, read) for x in expr_children(e))
         if e.op in DIVISIONS and np.any(b == 0):
             raise UnknownError
         return wrapped(np.asarray(OPERATIONS[e.op](a, b)), e.dtype)

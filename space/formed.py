@@ -18,10 +18,13 @@ from autosched.ir.interp import written
 from autosched.ir.patterns import loads_in
 from autosched.ir.scopes import WGT
 from autosched.ir.stmt import Buffer, PrimFunc
+from autosched.lower.regions import shape_of
 from space.again import Again
+from space.drawn import Drawn
 from space.elements import NOWHERE, Ints, Mask, Site, UnknownError, access, loads_under, sites_in
 from space.known import PARTS, Known, TooLargeError, tables
 from space.lanes import fillings, least_products
+from space.once import Kept, Maker, Once
 from space.passing import passing, stored
 from space.sites import LANES
 
@@ -58,9 +61,10 @@ class Formings:
 
     Args:
         models: of its nests.
+        apart: whether the program's text tells all apart that it makes; else draws do.
     """
 
-    def __init__(self, models: Sequence[Model]) -> None:
+    def __init__(self, models: Sequence[Model], apart: bool = False) -> None:
         full = fillings(models[0].laid)
         func = models[0].nest.func
         some = {name: f.some for name, f in full.items() if f.some is not None}
@@ -68,7 +72,17 @@ class Formings:
         ends = {name: f.ends for name, f in full.items() if f.ends is not None}
         self._passing, made = passing(models), {name for model in models for name in stored(model.nest)}
         self._stored = made | {b.name for b in func.buffers}
-        self.known = Known(func, tables(func, some, values, ends), asked(models[0].unpacking, {}, True, {}), made, self._passing)
+        given, results = tables(func, some, values, ends), asked(models[0].unpacking, {}, True, {})
+        self.known = Known(func, given, results, made, self._passing)
+        makers = [Maker(m.original or m.nest.out, _sums(m), tuple(stored(m.nest))) for m in models]
+        self._makers, self._once = dict(zip(models, makers)), None
+        drawn = Drawn(self.known, models[0].laid)
+        once = Once(self.known, drawn, makers, models[0].config.block_in, self._passing)
+        if not apart and once.draw():
+            same = once.same()
+            # What is the same as something else is needed nowhere, nor what it alone is made of.
+            self.known = Known(func, given, results, made, self._passing, same) if same else self.known
+            self._once = once
         self._models, self._some = models, some
         self._free, self._packing = bool(models[0].origins), models[0].packing
         self._moved = {name for name, filling in full.items() if filling.moved}
@@ -76,6 +90,11 @@ class Formings:
         self._sites = {site.block.name: site for site in self.known.sites}
         self._buffers = {b.name: b for b in (*func.buffers, *(s.store.buffer for s in self.known.sites), *self.known.unseen)}
         self._constants = {c.buffer.name: c.buffer for c in func.constants}
+
+    @property
+    def drawn(self) -> bool:
+        """Whether draws have told what is the same: none of it is needed then, and the text need not tell how often it stands."""
+        return self._once is not None
 
     def of(self, block: str | None) -> Formed | None:
         """What is formed of a block's products; None where it is no sum of products of elements.
@@ -154,7 +173,16 @@ class Formings:
             return 0, 0
         mask = self._read(buffer, readers) & self.known.some_of(buffer)
         found, times = _count(buffer, mask, LANES), self._times(buffer, mask)
-        return -(-found[0] // times), -(-found[1] // times)
+        elements, whole = -(-found[0] // times), -(-found[1] // times)
+        kept = self._kept(buffer, mask)
+        if kept is None:
+            return elements, whole
+        return min(elements, kept.left), min(whole, -(-kept.left // prod(shape_of(buffer)[-LANES:])))
+
+    def _kept(self, buffer: Buffer, mask: Mask) -> Kept | None:
+        """What is left of some elements of a tensor where those that are the same ones count once; None where none are."""
+        kept = self._once.of(buffer, mask) if self._once is not None else None
+        return kept if kept is not None and kept.fewer else None
 
     def _read(self, buffer: Buffer, readers: Sequence[Operand]) -> Mask:
         """Which elements of a tensor those need who read some operands, themselves or as copies."""
@@ -185,7 +213,10 @@ class Formings:
         buffer = self._buffers.get(name)
         if buffer is None or buffer in self.known.func.buffers:
             return vectors
-        return -(-self.made(name, vectors, lanes) // self._times(buffer, self.known.needed.get(buffer, np.ones([1], np.bool_))))
+        mask = self.known.needed.get(buffer, np.ones([1] * len(buffer.shape), np.bool_))
+        found = -(-self.made(name, vectors, lanes) // self._times(buffer, mask))
+        kept = self._kept(buffer, mask)
+        return found if kept is None else min(found, -(-kept.left // lanes))
 
     def made(self, name: str, vectors: int, lanes: int, anew: bool = False) -> int:
         """Vectors of a tensor with an element that is needed and may take more than one value, at least.
@@ -199,6 +230,38 @@ class Formings:
         found = self.used(name, anew)
         return vectors if found is None else min(vectors, -(-found[0] // lanes) if self._free else found[1])
 
+    def sums(self, model: Model, block: str | None) -> Kept | None:
+        """What is left of a block's products where sums that are the same are made once; None where none are, or nobody knows.
+
+        Args:
+            model: of its nest.
+            block: its name.
+        """
+        maker = self._makers[model]
+        found = self._once.sums(maker, block) if self._once is not None and block is not None and block in maker.sums else None
+        return found if found is not None and found.fewer else None
+
+    def visits(self, least: int) -> int:
+        """How often products are added to results, at least, where sums that are the same are made once.
+
+        Args:
+            least: the same by the program's text.
+        """
+        found = None if self._once is None else self._once.visits()
+        return least if found is None else min(least, found)
+
+    def results(self, model: Model, anew: bool = False) -> int | None:
+        """Elements that a nest makes where those that are the same ones are made once; None where none are, or nobody knows.
+
+        Args:
+            model: of the nest.
+            anew: without those that are there already.
+        """
+        maker = self._makers[model]
+        found = [self._once.made(maker, name, anew) for name in maker.stored] if self._once is not None else []
+        fewer = [kept.left for kept in found if kept is not None and kept.fewer]
+        return max(fewer) if fewer and len(fewer) == len(found) else None
+
     def once(self, model: Model, operands: Sequence[Operand]) -> Fraction:
         """The share of results that are no others, at least, of whichever are left: operands may have elements repeatedly.
 
@@ -207,7 +270,7 @@ class Formings:
             operands: those of a sum.
         """
         try:
-            found = [self._copies(o) for o in operands if model.origins]
+            found = [self._copies(o) for o in operands if model.origins and not self.drawn]
         except UnknownError:
             return Fraction(0)
         return Fraction(1, prod(found))
@@ -251,7 +314,7 @@ class Formings:
             operands: those of a sum.
         """
         times = 1
-        for o in operands:
+        for o in operands if not self.drawn else ():
             buffer, site = self._buffers.get(o.name), self._sites.get(o.producer or o.consumer)
             if buffer is not None and site is not None and o.name in self._stored:
                 # Along a reduction an element may stand in a sum repeatedly; that makes no results alike.
@@ -292,29 +355,31 @@ class Formings:
         """How often an element stands among some of a tensor that only other nests read, at most."""
         others = [tuple(n for n in range(mask.ndim) if n != d) for d in range(mask.ndim)]
         dims = frozenset(d for d, axes in enumerate(others) if mask.shape[d] == 1 or np.count_nonzero(mask.any(axis=axes)) > 1)
-        return 1 if buffer in self.known.func.buffers else self._again.of(buffer, dims)
+        return 1 if self.drawn or buffer in self.known.func.buffers else self._again.of(buffer, dims)
 
 
 @lru_cache(maxsize=8)
-def formings(models: tuple[Model, ...]) -> Formings:
+def formings(models: tuple[Model, ...], apart: bool = False) -> Formings:
     """What is formed of a program.
 
     Args:
         models: of its nests.
+        apart: whether the program's text tells all apart that it makes.
     """
-    return Formings(models)
+    return Formings(models, apart)
 
 
-def deep(models: tuple[Model, ...], masks: bool) -> int:
+def deep(models: tuple[Model, ...], masks: bool, apart: bool) -> int:
     """Products that a sum of a program has, at least, of those with any that is needed; 0 where that is not known.
 
     Args:
         models: of a sketch, one for every nest.
         masks: whether the program masks more than borders, so that sums may be of fewer products than others.
+        apart: as for ``formings``.
     """
     if len(models) > 1:
         return 0
-    found, nest = formings(models), models[0].nest
+    found, nest = formings(models, apart), models[0].nest
     formed = found.of(nest.anchor)
     known = formed.fewest if formed is not None else 0
     if not masks:
@@ -353,6 +418,11 @@ def _formed(known: Known, site: Site, free: bool) -> Formed:
     above = [next((of[m] for m in ranks if m >= n), 0) for n in numbers]
     fewest = int(counts[counts > 0].min(initial=reduce)) if counts.any() else 0
     return Formed(sums, products, reduce, fewest, tuple([Fraction(n, PARTS) for n in numbers]), tuple(results), tuple(above))
+
+
+def _sums(model: Model) -> tuple[str, ...]:
+    """The blocks of a nest that may add up products, in order."""
+    return (*([model.nest.anchor] if model.nest.anchor else []), *(s.block for s in model.nest.stages if s.products))
 
 
 def most_read(site: Site, load: BufferLoad, given: Sequence[Expr]) -> int:

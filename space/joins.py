@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Set
 from math import prod
 
+import numpy as np
+
 from autosched.ir.expr import BinOp, BufferLoad, Call, Cast, Expr, IntImm, int_value
 from autosched.ir.functor import walk_expr
 from autosched.ir.patterns import has_loads
@@ -126,3 +128,39 @@ def _is_plain(value: Expr) -> bool:
     """Whether a value is a sum of int32 and nothing else."""
     nodes = [e for e in walk_expr(value) if isinstance(e, BinOp | Call | Cast)]
     return value.dtype == "int32" and all(isinstance(e, BinOp) and e.op in SUMS for e in nodes)
+
+
+def groups_of(model: Model, operand: int) -> int:
+    """Groups of an operand's elements such that no window has elements of two of them: those are what windows connect.
+
+    Along every dimension indices are connected that one step of the output reads; a window is a box, so the groups of all
+    dimensions multiply. Where an axis moves two dimensions a window is none, and every output counts as a group.
+
+    Args:
+        model: of the nest.
+        operand: its number.
+    """
+    op, n = model.nest.operands[operand], model.n_spatial
+    moved = [a for coeffs, _ in op.dims for a, c in enumerate(coeffs) if c]
+    if len(moved) != len(set(moved)):
+        return model.out_elements
+    groups = 1
+    for d, (coeffs, size) in enumerate(op.dims):
+        row = np.array(op.inside[d] if op.inside else [True] * size)
+        places = np.zeros(1, dtype=np.int64)
+        window = np.array(op.within[d] if op.within else [0])
+        for a, c in enumerate(coeffs):
+            steps = c * np.arange(model.extents[a])
+            if c and a < n:
+                places = np.add.outer(places, steps).ravel()
+            elif c:
+                window = np.add.outer(window, steps).ravel()
+        read = np.add.outer(places, window)
+        group = np.arange(read.max() + 1)
+        for one in read:
+            inside = one[row[one]]
+            if len(inside):
+                known = np.unique(group[inside])
+                group[np.isin(group, known)] = known[0]
+        groups *= len(np.unique(group[np.unique(read[row[read]])])) or 1
+    return groups

@@ -7,9 +7,9 @@ reads it would as well read what it is a copy of, that is needed in its place.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Iterator, Mapping, Sequence, Set
 from math import prod
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -22,14 +22,12 @@ from autosched.ir.stmt import Block, Buffer, BufferStore, PrimFunc
 from autosched.ir.value_bounds import ValueBounds, dtype_bounds
 from autosched.lower.regions import shape_of
 from space.copies import Copies
-from space.elements import Ints, Mask, Site, UnknownError, sites_in, value_at
+from space.elements import NOWHERE, Ints, Mask, Scalar, Site, UnknownError, even, sites_in, value_at
 
 LARGE = 1 << 24  # elements from which on nothing is worked out one by one: that would cost seconds
 
 PARTS = 1 << 14  # of a product of int8, which is no more
 
-# Of a tensor's elements, or of a value for all iterators of a block: one dimension for each, of 1 where all along it are alike.
-Scalar = TypeVar("Scalar", bound=np.generic)
 Table = tuple[Ints, Ints]  # the lowest and the highest value
 
 
@@ -46,6 +44,8 @@ class Known:
         results: which elements of tensors are results, by name, as masks; of parameters that it stores all are, without.
         made: names of tensors that are stored where products read them, so that their elements may be copies of others'.
         aside: names of those that need not be stored: what is a copy of their elements is no copy of anything in memory.
+        same: by tensor, which element is needed in the place of each of its: by the tensor that has it, places in order, or
+            ``NOWHERE``. Without, the text tells what is a copy of what.
 
     Attributes:
         sites: its blocks, in order; those that are more than one store are none.
@@ -60,8 +60,9 @@ class Known:
     def __init__(
         self, func: PrimFunc, given: Mapping[str, Table], results: Mapping[str, Mask],
         made: Set[str] = frozenset(), aside: Set[str] = frozenset(),
+        same: Mapping[Buffer, Mapping[Buffer, Ints]] | None = None,
     ) -> None:
-        self.func = func
+        self.func, self._same = func, same
         self.values = ValueBounds(func)
         self.tables: dict[Buffer, Table] = {}
         self.unseen: set[Buffer] = set()
@@ -89,7 +90,8 @@ class Known:
         written = {site.store.buffer for site in self.sites}
         for buffer in func.buffers:
             if buffer in written or buffer.name in results:
-                self.needed[buffer] = results.get(buffer.name, np.ones([1] * len(buffer.shape), np.bool_))
+                found_all = results.get(buffer.name, np.ones([1] * len(buffer.shape), np.bool_))
+                self.needed[buffer] = dict(self._instead(buffer, found_all)).get(buffer, np.zeros((), np.bool_))
         for site in reversed(self.sites):
             self._backwards(site)
         self.copied = {buffer: self._copied(buffer) for buffer in written if buffer.name in made}
@@ -106,6 +108,9 @@ class Known:
 
     def _copied(self, buffer: Buffer) -> dict[Buffer, Mask]:
         """Which elements of a tensor are those of others."""
+        if self._same is not None:
+            others = {b: places != NOWHERE for b, places in self._same.get(buffer, {}).items() if b is not buffer}
+            return {b: even(held.reshape(shape_of(buffer))) for b, held in others.items()}
         try:
             return {} if buffer in self.unseen else self._copies.copied(buffer)
         except (UnknownError, TooLargeError):
@@ -401,7 +406,7 @@ class Known:
 
     def _mark_held(self, site: Site, load: BufferLoad, wanted: Mask) -> None:
         """Marks the elements that a product reads, in the tensors that hold them."""
-        for buffer, held, places in self._copies.held(site, load):
+        for buffer, held, places in self._copies.held(site, load) if self._same is None else ():
             there = np.broadcast_arrays(wanted & held, places)
             flat = np.zeros(prod(shape_of(buffer)), np.bool_)
             flat[there[1][there[0]]] = True
@@ -414,11 +419,22 @@ class Known:
 
     def _need_of(self, site: Site, read: Buffer, buffer: Buffer, found: Mask) -> None:
         """Takes in what a block needs of a tensor, where it reads the same one, or another that has its elements."""
-        if not np.any(found):
+        for holder, there in self._instead(buffer, found) if np.any(found) else ():
+            before, key = self.needed.get(holder), (site.block.name, read, holder)
+            self.needed[holder] = there if before is None else there | before
+            self.read[key] = there | self.read[key] if key in self.read else there
+
+    def _instead(self, buffer: Buffer, found: Mask) -> Iterator[tuple[Buffer, Mask]]:
+        """Which elements of which tensors are needed in the place of some of a tensor."""
+        if self._same is None or buffer not in self._same:
+            yield buffer, found
             return
-        before, key = self.needed.get(buffer), (site.block.name, read, buffer)
-        self.needed[buffer] = found if before is None else found | before
-        self.read[key] = found | self.read[key] if key in self.read else found
+        flat = np.broadcast_to(found, shape_of(buffer)).ravel()
+        for holder, places in self._same[buffer].items():
+            there = np.zeros(prod(shape_of(holder)), np.bool_)
+            own = places[flat]
+            there[own[own != NOWHERE]] = True
+            yield holder, even(there.reshape(shape_of(holder)))
 
     def _mark(self, site: Site, load: BufferLoad, wanted: Mask) -> None:
         """Marks the elements that are read for some iterators of a block."""
@@ -590,19 +606,6 @@ def _stored(block: Block) -> set[Buffer]:
     return {s.buffer for s in walk(block) if isinstance(s, BufferStore)}
 
 
-def even(table: npt.NDArray[Scalar]) -> npt.NDArray[Scalar]:
-    """A table with a dimension of 1 wherever all along it are alike.
-
-    Args:
-        table: of elements.
-    """
-    for d, size in enumerate(table.shape):
-        if size > 1:
-            first = table.take([0], axis=d)
-            table = first if np.array_equal(np.broadcast_to(first, table.shape), table) else table
-    return table
-
-
 def _small(holds: Mask, yes: npt.NDArray[Scalar], no: npt.NDArray[Scalar]) -> npt.NDArray[Scalar]:
     """A choice between two, as small as it may be."""
     if np.all(holds):
@@ -621,7 +624,6 @@ def _require_few(e: Expr, env: Mapping[Var, Ints]) -> None:
     told = {v for v in walk_expr(e) if isinstance(v, Var) and v in env}
     if prod(env[v].size for v in told) > LARGE:
         raise TooLargeError
-
 
 
 def _order(site: Site, shape: Sequence[int]) -> list[int | None] | None:

@@ -23,8 +23,8 @@ from autosched.ir.stmt import BufferStore, PrimFunc
 from autosched.ir.value_bounds import ValueBounds, dtype_bounds
 from autosched.lower.host_work import run_stage
 from autosched.lower.regions import shape_of
-from space.elements import Ints, Mask
-from space.known import Known, Table, even, tables
+from space.elements import Ints, Mask, even
+from space.known import Known, Table, tables
 from space.least_epilogue import blocks_of
 from space.normalise.blocks import elements_of, turning_point
 

@@ -28,7 +28,7 @@ from sim.config import VTAConfig
 from sim.timing import PIPELINE_CYCLES as PIPELINE
 from space.alike import factors_of, in_common, recurring, repeated, same_factors
 from space.formed import Formed, Formings, formings
-from space.joins import joins_of_stages, joins_of_windows
+from space.joins import groups_of, joins_of_stages, joins_of_windows
 from space.lanes import Filling, derived, fillings, repeats, shares
 from space.last_loads import behind_loads
 from space.least_elements import least_elements
@@ -118,6 +118,7 @@ class _Needs:
 
 def machine_bound(
     models: Sequence[Model], visited: int = 0, given: Set[str] = frozenset(), deep: int = 0, fuller: bool = False,
+    apart: bool = False,
 ) -> MachineBound:
     """The bound for a program's nests: engines are serial, so what one of them has to do for all nests adds up.
 
@@ -131,10 +132,11 @@ def machine_bound(
         given: names of the program's own tensors: what the host makes of them may be what another one is, taken away.
         deep: products that a sum has, at least, if there is one nest.
         fuller: whether the form has elements repeatedly so as to fill lanes: of another form the results are no more alike.
+        apart: whether the program's text tells all apart that it makes; else draws of its parameters do.
     """
     config = models[0].config
     full = dict(fillings(models[0].packing))
-    formed = formings(tuple(models))
+    formed = formings(tuple(models), apart)
     passing = passing_of(models)
     nests: list[_Needs] = []
     used = _used(models)
@@ -144,7 +146,7 @@ def machine_bound(
         if models[0].origins:
             # What a nest stores for another one is as full as its results are: another layout may leave no lane empty there.
             full |= _between(model, full)
-    visits = -(-visited // (config.batch * config.block_out)) if models[0].origins else None
+    visits = -(-formed.visits(visited) // (config.batch * config.block_out)) if models[0].origins else None
     return min((_longest(kept, config, visits) for kept in _each_once(models, nests)), key=lambda b: b.cycles)
 
 
@@ -398,11 +400,12 @@ def _needs(
     masked = left < _of(products, real)
     # Sums that are alike need be formed once, and results that are alike made once; each is stored.
     read = [nest.operands[k] for k in reduced if nest.operands[k].scope != ACC]
-    alike = repeated(model, read, masked) if nest.anchor else 1
+    alike = repeated(model, read, masked) if nest.anchor and not forms.drawn else 1
     again = 1 if widened or not nest.tensorized else recurring(model, read)
     # What the host has laid out several times may make results that are alike, too.
     data, weights = (
-        Fraction(1, forms.again(own)) * (1 if fuller else forms.once(model, own) if masked else repeats(model, full, own))
+        Fraction(1, forms.again(own)) * (
+            1 if fuller or forms.drawn else forms.once(model, own) if masked else repeats(model, full, own))
         for own in ([o for o in read if o.scope == scope] for scope in (INP, WGT)))
     distinct = data * weights
     products = -(-(_of(left, distinct) if masked else _of(products, real * data)) // (alike * again))
@@ -414,15 +417,24 @@ def _needs(
     made = max((forms.made(name, stored, c.batch * c.block_out) for name in stored_by(nest)), default=stored)
     vectors = min(vectors, _of(made, distinct))
     starts = -(-vectors // alike) if products else 0
-    copies = repeated(model, nest.operands, masked)
+    copies = 1 if forms.drawn else repeated(model, nest.operands, masked)
     vectors = -(-vectors // copies)
-    square = same_factors(model, forms.kin)
+    square = not forms.drawn and same_factors(model, forms.kin)
     if nest.tensorized and square:
         # c[i, j] is c[j, i]: half of them is known, though not in the lanes where it is stored.
         products, vectors, copies = -(-products // 2), -(-vectors // 2), copies * 2
     # Nothing is done to what another tensor has as it is.
     anew = max((forms.made(name, stored, c.batch * c.block_out, anew=True) for name in stored_by(nest)), default=stored)
     fresh = min(vectors, -(-_of(anew, distinct) // copies))
+    lanes = c.batch * c.block_out
+    same, results, others = forms.sums(model, nest.anchor), forms.results(model), forms.results(model, anew=True)
+    if same is not None and not widened:
+        products = min(products, -(-same.left // (lanes * c.block_in)))
+        starts = min(starts, -(-same.results // lanes))
+    if results is not None:
+        vectors = min(vectors, -(-results // lanes))
+    if others is not None:
+        fresh = min(fresh, -(-others // lanes))
     computed = derived(model, full)
     passes = any(nest.operands[k].name in passing for k in reduced)
     if widened and passes:
@@ -434,9 +446,10 @@ def _needs(
         # Sums of windows that overlap may share their parts.
         starts = starts if max(whole[k] for k in reduced) == products else 0
         products = max(_of(used, share), min(made, max(kept.values(), default=stored)))
+        products = min(products, -(-same.results // lanes)) if same is not None else products
     if not nest.tensorized:
         # What windows connect, comparisons have to connect, one at a time.
-        apart = max((_apart(model, k) for k in reduced if least[k] == used), default=model.out_elements)
+        apart = max((groups_of(model, k) for k in reduced if least[k] == used), default=model.out_elements)
         if not nest.wides:
             products = joins_of_windows(model, used, apart, _is_extremum(nest), bool(epilogue.named))
         else:
@@ -444,6 +457,7 @@ def _needs(
             # A comparison with a constant is half of a product dearer than it looks: docs/bound.md.
             products = steps if loads_widen or passes else used + -(-3 * steps // 2) * _compares_all(nest)
         products, starts = _of(products, share), 0
+        products = min(products, fresh) if others is not None else products
     differences = differences_of(nest)
     # A single product may be an identity's.
     links = [s for s in nest.stages if s.products > loads_widen and s.block not in differences]
@@ -456,7 +470,9 @@ def _needs(
         fills = [full[o.name].lanes for o in nest.operands if o.scope == WGT and s.block in o.readers and o.name in full]
         if s.block not in identities and not common:
             added, linked = _of(s.products * vectors, max(fills, default=Fraction(1))), forms.of(s.block)
-            mixed += added if linked is None else min(added, _formed(model, linked))
+            added = added if linked is None else min(added, _formed(model, linked))
+            once = forms.sums(model, s.block)
+            mixed += added if once is None else min(added, -(-once.left // (lanes * c.block_in)))
         known.append(factors)
     joined = {s.block for s in nest.stages if s.products and s.block in identities and not loads_widen}
     needed: dict[str, int] = {}
@@ -603,38 +619,6 @@ def _compares_all(nest: Nest) -> bool:
 def _reads(nest: Nest) -> tuple[str, ...]:
     """The blocks whose operands the anchor takes in."""
     return (*([nest.anchor] if nest.anchor else []), *(w.block for w in nest.wides))
-
-
-def _apart(model: Model, operand: int) -> int:
-    """Groups of an operand's elements such that no window has elements of two of them: those are what windows connect.
-
-    Along every dimension indices are connected that one step of the output reads; a window is a box, so the groups of all
-    dimensions multiply. Where an axis moves two dimensions a window is none, and every output counts as a group.
-    """
-    op, n = model.nest.operands[operand], model.n_spatial
-    moved = [a for coeffs, _ in op.dims for a, c in enumerate(coeffs) if c]
-    if len(moved) != len(set(moved)):
-        return model.out_elements
-    groups = 1
-    for d, (coeffs, size) in enumerate(op.dims):
-        row = np.array(op.inside[d] if op.inside else [True] * size)
-        places = np.zeros(1, dtype=np.int64)
-        window = np.array(op.within[d] if op.within else [0])
-        for a, c in enumerate(coeffs):
-            steps = c * np.arange(model.extents[a])
-            if c and a < n:
-                places = np.add.outer(places, steps).ravel()
-            elif c:
-                window = np.add.outer(window, steps).ravel()
-        read = np.add.outer(places, window)
-        group = np.arange(read.max() + 1)
-        for one in read:
-            inside = one[row[one]]
-            if len(inside):
-                known = np.unique(group[inside])
-                group[np.isin(group, known)] = known[0]
-        groups *= len(np.unique(group[np.unique(read[row[read]])])) or 1
-    return groups
 
 
 def _least(model: Model, operand: int) -> int:

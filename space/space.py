@@ -27,7 +27,7 @@ from space.rule import Ints, NumericRule, Points, Rule, StructuralRule, product
 from space.rules import NUMERIC, STRUCTURAL
 from space.rules.tiling import even
 from space.sketch import Sketch, sketches
-from space.visits import visits
+from space.visits import told_apart, visits
 
 if TYPE_CHECKING:
     from autosched.schedule import Schedule, Trace
@@ -488,8 +488,9 @@ class Space:
         visited = visits(self.func, self.target) if any(s.models[0].origins for s in plain) else 0
         given = {b.name for b in self.func.buffers}
         masks = masked(self.func)
-        least = min(filter(None, (deep(s.models, masks) for s in plain)), default=0)
-        found = (machine_bound(s.models, visited, given, least, trait_of(s.done).fuller) for s in plain)
+        apart = told_apart(self.func, self.target)
+        least = min(filter(None, (deep(s.models, masks, apart) for s in plain)), default=0)
+        found = (machine_bound(s.models, visited, given, least, trait_of(s.done).fuller, apart) for s in plain)
         return min(found, key=lambda b: b.cycles)
 
     def machine_bound(self) -> int:

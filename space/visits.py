@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from math import prod
 
 import numpy as np
@@ -107,6 +108,7 @@ class _Text:
     spent: set[int] = field(default_factory=set)  # products that a sum has which is counted
     factors: list[tuple[Buffer, ...]] = field(default_factory=list)  # of products, or of what comes in by a one; by their numbers
     numbered: int = 0
+    vague: bool = False  # whether of some block it is not known which products its sums have
     given: int = 0  # elements that parameters have; those that blocks make have later numbers
 
     def number(self, buffer: Buffer, own: npt.NDArray[np.bool_] | None = None) -> None:
@@ -132,7 +134,7 @@ class _Text:
         read = (self.sources.get(x.buffer, frozenset()) for x in _reads(site))
         self.sources[buffer] = self.sources.get(buffer, frozenset()).union(*read)
         if value is None:
-            self.sums[buffer] = None
+            self.sums[buffer], self.vague = None, True
             return
         rest = self._linear(value, (), site, ends)
         if update is not None and update[0] != "+":
@@ -157,6 +159,20 @@ class _Text:
             self._count_elements(self.sums.get(buffer), None)
             if buffer not in self.sums and buffer in self.written and buffer in self.elements:
                 self._bring_in(buffer, self.elements[buffer])
+
+    def tells_all(self) -> bool:
+        """Whether every element that a block stores, and that is needed and no number, has a number of its own."""
+        if self.vague:
+            return False
+        read = [x.buffer for site in self.known.sites for x in _reads(site) if x.buffer is not site.store.buffer]
+        if len(read) > len(set(read)):
+            return False
+        for buffer in self.written:
+            needed = self.known.needed.get(buffer, np.zeros((), np.bool_)) & self.known.some_of(buffer, True)
+            found = self.elements.get(buffer)
+            if found is None or np.any(np.broadcast_to(needed, shape_of(buffer)).ravel() & (found == NOWHERE)):
+                return False
+        return True
 
     def _linear(self, e: Expr, given: tuple[Expr, ...], site: Site, ends: list[_End]) -> list[_Leaf]:
         """What a value is a sum of, with whatever factors; what something else is done to is put to the ends."""
@@ -187,8 +203,9 @@ class _Text:
         dom = {iv.var: iv.dom for iv in site.block.iter_vars}
         ranges = [self.values.of(part, dom) for part in parts]
         if op in ("min", "max"):
-            if ranges[0][0] >= ranges[1][1] or ranges[1][0] >= ranges[0][1]:
-                return [*inner[0], *inner[1]]  # one of both it is always
+            over = [ranges[0][0] >= ranges[1][1], ranges[1][0] >= ranges[0][1]]
+            if any(over):
+                return inner[0] if over[0] == (op == "max") else inner[1]  # it always is
             ends += [_End(*part) for part in zip(parts, inner) if part[1]]
             return []
         return [*(leaf for part in inner for leaf in part), _Leaf((), given)]
@@ -243,6 +260,7 @@ class _Text:
                     return _Sums(counts.max(axis=inner, initial=0), sums.members)
         except UnknownError:
             pass
+        self.vague = True
         for sums in (self.sums.get(x.buffer) for x in leaf.loads):
             self.spent |= frozenset() if sums is None else sums.members
         return None
@@ -263,7 +281,7 @@ class _Text:
         """Counts elements to which something is done, or that are results, each by itself."""
         found = self._come_in(buffer, numbers)
         if np.any(found != NOWHERE):
-            self.visits += len(np.unique(found[found != NOWHERE]))
+            self.visits += int(np.count_nonzero(np.bincount(found[found != NOWHERE])))
             self._new(buffer)
 
     def _products(self, site: Site, leaf: _Leaf, spatial: Sequence[Var], reduce: Sequence[Var]) -> Ints:
@@ -424,20 +442,35 @@ class _Text:
         Raises:
             UnknownError: there are some that nothing tells apart.
         """
+        read: dict[Buffer, list[_Leaf]] = {}
         for load, given in loads_under(site.store.value, ()):
-            if load.buffer is site.store.buffer:
+            if load.buffer is not site.store.buffer:
+                read.setdefault(load.buffer, []).append(_Leaf((load,), given))
+        for buffer, leaves in read.items():
+            # max(x, y) is max(y, x): who reads elements at several places is told by all of them together.
+            if any(self._meet(buffer, x) for x in read if x is not buffer):
                 continue
             try:
-                numbers = self._numbers(site, _Leaf((load,), given), (*site.spatial, *site.reduce))
+                numbers = np.stack([self._needed(site, leaf) for leaf in leaves], axis=-1)
             except UnknownError:
                 continue
-            mixed = (np.atleast_1d(numbers).astype(np.uint64) + np.uint64(1)) * np.uint64(MIX)
+            mixed = (numbers.astype(np.uint64) + np.uint64(1)) * np.uint64(MIX)
             mixed = np.where(numbers == NOWHERE, np.uint64(0), (mixed ^ (mixed >> np.uint64(29))) * np.uint64(MIX | 2))
             axes = tuple(range(len(site.spatial), numbers.ndim))
             sets = np.atleast_1d(mixed.sum(axis=axes, dtype=np.uint64)).ravel().view(np.int64)
             if np.any(sets) and distinct(np.where(sets == 0, NOWHERE, sets)):
                 return np.asarray(sets != 0)
         raise UnknownError
+
+    def _needed(self, site: Site, leaf: _Leaf) -> Ints:
+        """Which elements a block reads that a result changes with, for all its iterators."""
+        load, = leaf.loads
+        over = (*site.spatial, *site.reduce)
+        numbers, found = self._numbers(site, leaf, over), spread(access(site, load, leaf.given), over, site)
+        read = self.known.read.get((site.block.name, load.buffer, load.buffer), np.zeros((), np.bool_))
+        # Of results that nobody needs nobody asks what they read.
+        wanted = self._wanted(site).reshape(site.shape(site.spatial) + (1,) * len(site.reduce))
+        return np.where(wanted & ~np.broadcast_to(read, shape_of(load.buffer)).ravel()[found], NOWHERE, numbers)
 
 
 def visits(func: PrimFunc, target: Target) -> int:
@@ -447,10 +480,31 @@ def visits(func: PrimFunc, target: Target) -> int:
         func: the program as the user wrote it.
         target: the machine.
     """
+    text = _text(func, target)
+    return 0 if text is None else text.visits
+
+
+def told_apart(func: PrimFunc, target: Target) -> bool:
+    """Whether all that a program makes is told apart by the elements that it is made of: no two sums or results are the same.
+
+    So it is where every tensor is read at one place of the text, sums have products that no other has, and everything else
+    differs in what of one tensor it is made of. Of others that is not known.
+
+    Args:
+        func: the program as the user wrote it.
+        target: the machine.
+    """
+    text = _text(func, target)
+    return text is not None and not text.func.constants and text.tells_all()
+
+
+@lru_cache(maxsize=4)
+def _text(func: PrimFunc, target: Target) -> _Text | None:
+    """What is known of a program's tensors once all blocks are taken in; None of one that is no blocks."""
     func = in_blocks(func, target)
     sites = list(sites_in(func))
     if any(b.match_buffers or b.alloc_buffers for b, _ in sites):
-        return 0
+        return None
     written = {s.buffer for s in walk(func.body) if isinstance(s, BufferStore)}
     made = {site.store.buffer.name for _, site in sites if site is not None and not is_move(site.store.value)}
     text = _Text(func, target.config.block_in, not target.multiplies, ValueBounds(func), written, Known(func, {}, {}, made))
@@ -465,6 +519,7 @@ def visits(func: PrimFunc, target: Target) -> int:
     odd = unsettled(func)
     for block, site in sites:
         if site is None or site.store.buffer in odd:
+            text.vague = True
             for store in (s for s in walk(block) if isinstance(s, BufferStore)):
                 text.sums[store.buffer] = None
                 text.sources[store.buffer] = frozenset(func.buffers)
@@ -475,7 +530,7 @@ def visits(func: PrimFunc, target: Target) -> int:
         if site is not None and site.store.buffer not in odd:
             text.site(site, id(site.block) in live)
     text.outputs()
-    return text.visits
+    return text
 
 
 def _reads(site: Site) -> list[BufferLoad]:

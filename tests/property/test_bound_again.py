@@ -109,8 +109,8 @@ def test_sums_of_the_same_rows_are_the_same(again: int) -> None:
     assert bound.terms["products"] == (n * n * q + n * n * d) // 256 // again
 
 
-def test_what_stands_repeatedly_within_a_row_makes_no_results_alike() -> None:
-    """Of what is stored half is the other half; but each row is another one."""
+def test_what_stands_repeatedly_within_a_row_is_a_factor_once() -> None:
+    """Of what is stored half is the other half, and x w + x v is x (w + v); but each row is another one."""
     n, d, q = 64, 32, 16
     A, K, V = tensor(n, q, "A"), tensor(n // 2, q, "K"), tensor(n, d, "V")
     k = te.reduce_axis((0, q), name="k")
@@ -118,8 +118,9 @@ def test_what_stands_repeatedly_within_a_row_makes_no_results_alike() -> None:
     P = te.compute((n, n), lambda i, j: clipped(S[i, j], 8), name="P")
     M = summed(P, V, (n, d), n, "M")
     bound = Space(te.create_prim_func([A, K, V, te.compute((n, d), clip_of(M), name="out")]), TARGET).machine
-    assert bound.words["P"] == n * n // 16
-    assert bound.terms["products"] == n * n * q // 2 // 256 + n * n * d // 256
+    assert bound.words["P"] == 2 * n * n // 2 // 16
+    assert bound.terms["products"] == n * n * q // 2 // 256 + n * n * d // 2 // 256
+    assert bound.terms["stages"] == 3 * (n * n // 2 + n * d) // 16 + 18
 
 
 def test_windows_of_what_is_stored_are_none_of_each_other() -> None:
