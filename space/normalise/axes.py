@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
 
 from autosched.ir.expr import Expr, Var, int_value
 from autosched.ir.functor import free_vars
@@ -12,8 +13,24 @@ from space.normalise.blocks import extents, loads_of, store_of
 
 Place = tuple[object, object]  # (buffer, dimension) or (block ident, iterator)
 Names = frozenset[str]
-Role = tuple[Place, Place, Buffer]  # the axes of a product's columns and of its sum, and the weight
 MOST_LOOKED = 200  # parts of a choice of roles, at most, before the first one is as good as any
+
+
+class Role(NamedTuple):
+    """What becomes the lanes of a product.
+
+    Args:
+        column: the axis of the result's.
+        depth: the axis that is summed over. Where what the product makes and what it reads are one tensor, or lie as one that
+            others read, it is the same.
+        weight: the factor that is the weight.
+        rows: the dimension of it that is the rows.
+    """
+
+    column: Place
+    depth: Place
+    weight: Buffer
+    rows: int
 
 
 class Axes:
@@ -131,14 +148,14 @@ def consistent(roles: Sequence[list[Role]], axes: Axes, blocks: Sequence[Block],
         blocks: the accelerator's.
         size: lanes of an element.
     """
-    able = {weight for found in roles for _, _, weight in found}
+    able = {role.weight for found in roles for role in found}
     buffers = {buffer: range(buffer.ndim) for block in blocks for buffer, _ in accesses(block)}
     looked = 0
 
     def fits(chosen: Sequence[Role]) -> bool:
         nonlocal looked
         looked += 1
-        lanes = dict.fromkeys((axis for column, depth, _ in chosen for axis in (column, depth)), size)
+        lanes = dict.fromkeys((axis for role in chosen for axis in (role.column, role.depth)), size)
         as_weights(chosen, axes, lanes, size)
         return all(sum(axes.of((b, d)) in lanes for d in dims) <= 1 + (b in able) for b, dims in buffers.items())
 
@@ -165,7 +182,7 @@ def as_weights(choice: Sequence[Role], axes: Axes, lanes: dict[Place, int], size
         size: lanes of an element.
     """
     rows: dict[Place, int] = {}
-    for column, depth, weight in choice:
+    for column, depth, weight, _ in choice:
         load = axes.turned.get(weight)
         for d, index in enumerate(load.indices if load is not None else ()):
             assert load is not None

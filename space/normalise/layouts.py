@@ -58,7 +58,7 @@ class Plan:
     Args:
         axes: of the program.
         lanes: lanes by axis.
-        weights: by weight, the axis of its rows; its other one is summed over.
+        weights: by weight, the dimension of its rows; its other one with lanes is summed over.
         rows: axes of the vectors of which weights are made, by how many make a weight's element.
         batches: axes that are the rows of an element which has several, all of them.
         alike: tensors that are the same in all rows: factors that become weights of one row each, of a filter for each channel.
@@ -66,7 +66,7 @@ class Plan:
 
     axes: Axes
     lanes: dict[Place, int]
-    weights: dict[Buffer, Place]
+    weights: dict[Buffer, int]
     rows: dict[Place, int] = field(default_factory=dict)
     batches: frozenset[Place] = frozenset()
     alike: frozenset[Buffer] = frozenset()
@@ -95,7 +95,7 @@ class Plan:
         if len(batch) != (1 if self.batches and buffer not in self.weights and buffer not in self.alike else 0) or batch == inner:
             raise unfit(f"{buffer.name} would have {len(batch)} indices that are the rows of an element")
         if buffer in self.weights:
-            inner.sort(key=lambda d: self.axes.of((buffer, d)) is not self.axes.of(self.weights[buffer]))
+            inner.sort(key=lambda d: d != self.weights[buffer])
             return [*inner, *[d for d, n in enumerate(lanes) if n is None]], inner
         # Rows of an image lie together behind the channels, and those of a weight behind all.
         last = [d for d in range(buffer.ndim) if self.axes.of((buffer, d)) in self.rows]
@@ -119,7 +119,7 @@ def plans(blocks: Sequence[Block], way: Way) -> Iterator[Plan]:
         axes.of((f.buffer, d)) in batches for d in range(f.buffer.ndim)))
     # A filter of each channel by itself has no lanes of its own: it takes those of what it reads.
     roles = [found for p in products if (found := _roles(p, axes, way.target, _vectors(blocks, axes, way)))]
-    own = {a for found in roles for column, depth, _ in found for a in (column, depth)}
+    own = {a for found in roles for role in found for a in (role.column, role.depth)}
     rest = [part for part in parts_of(blocks, axes) if not axes_of(part, axes) & own]
     if not roles and len(rest) == 1:
         for axis in _stored_axes(rest[0], axes, config.block_out):
@@ -130,12 +130,12 @@ def plans(blocks: Sequence[Block], way: Way) -> Iterator[Plan]:
     chosen = consistent(roles, axes, blocks, config.block_out) if way.copies else iter_product(*roles)
     for choice in islice(chosen, MOST_CHOICES):
         lanes: dict[Place, int] = dict.fromkeys(others, config.block_out)
-        for column, depth, _ in choice:
-            for axis, size in ((column, config.block_out), (depth, config.block_in)):
+        for role in choice:
+            for axis, size in ((role.column, config.block_out), (role.depth, config.block_in)):
                 lanes[axis] = size if lanes.get(axis, size) == size else 0
         turned = as_weights(choice, axes, lanes, config.block_out)
         if all(lanes.values()):
-            yield Plan(axes, lanes, {weight: column for column, _, weight in choice}, turned, batches, alike)
+            yield Plan(axes, lanes, {role.weight: role.rows for role in choice}, turned, batches, alike)
 
 
 def plan_of(blocks: Sequence[Block], way: Way) -> Plan:
@@ -248,7 +248,7 @@ def _roles(product: Product, axes: Axes, target: Target, vectors: Collection[Buf
                 slides = sum(p in axes.sliding for p in pair)
                 last = store.indices.index(column)
                 key = (slides, sum(waste), -last, -axes.size(pair[1]))
-                found.append((key, (*pair, weight.buffer)))
+                found.append((key, Role(*pair, weight.buffer, weight.indices.index(column))))
     return [choice for _, choice in sorted(found, key=lambda f: f[0])]
 
 

@@ -42,6 +42,15 @@ def applies(func: PrimFunc) -> bool:
     return any(len(made) == 2 for _, made in _products(func)) or diagonal.computed(func)
 
 
+def may(func: PrimFunc) -> bool:
+    """Whether a product has a factor that the program makes, which might be a weight.
+
+    Args:
+        func: the program.
+    """
+    return any(True for _ in _products(func))
+
+
 def cuts(func: PrimFunc) -> bool:
     """Whether a block copies single lanes of what the program makes, which no load does.
 

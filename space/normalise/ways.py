@@ -163,6 +163,11 @@ def _at_last(begun: Schedule, target: Target, wanted: Wanted) -> Schedule | None
         found = found or _laid_out(sch, target, wanted, OTHERWISE)[0]
         if found is not None and not (_unfit(found, "") or _elsewhere(found) or copies.filled_otherwise(found.func)):
             return found
+    # Beside a factor that is given, what the program makes may be the weight: tokens are mixed so, and channels then.
+    for ways in (1, turned.MOST_WAYS) if turned.may(begun.func) and not is_packed(begun.func, target) else ():
+        found = _in_some_way(begun, target, wanted._replace(weights=ways))[0]
+        if not _unfit(found, "") and found is not None:
+            return found
     # A few channels fill fewer lanes than images and taps would, were what the program makes a weight, which it is not here.
     products = [p for b in device_blocks(begun.func) if (p := product_of(b)) is not None]
     if wanted.given or not {f.buffer for p in products for f in p.factors} & written(begun.func):
