@@ -35,6 +35,7 @@ from autosched.schedule.primitives.placement.compute_at import ComputeAt
 from autosched.schedule.primitives.placement.inline import Inlining
 from autosched.schedule.primitives.placement.recompute import Recomputing
 from autosched.schedule.primitives.reductions.bits import Bits
+from autosched.schedule.primitives.reductions.borders import Borders
 from autosched.schedule.primitives.reductions.clips import Clips
 from autosched.schedule.primitives.reductions.conditions import Conditions
 from autosched.schedule.primitives.reductions.diagonal import Diagonals
@@ -61,6 +62,7 @@ from autosched.schedule.primitives.reductions.reclips import Reclips
 from autosched.schedule.primitives.reductions.reduction import Reductions
 from autosched.schedule.primitives.reductions.rfactor import Factoring
 from autosched.schedule.primitives.reductions.scaling import Scaling
+from autosched.schedule.primitives.reductions.sharing import Sharing
 from autosched.schedule.primitives.reductions.spreading import Spreading
 from autosched.schedule.primitives.reductions.stages import Stages
 from autosched.schedule.primitives.reductions.stores import StoreBlocks
@@ -84,7 +86,7 @@ class Schedule(
     Notes, Sampling, Layout, Reindex, ZeroTerms, Trimming, Folding, Clips, Reclips, Raising, Factoring, PadEinsum,
     DecomposePadding, Rolling, Access, CopyAt, HostStages, PadBlocks, Stages, Diagonals, Digits, Widening, NeutralTerms,
     PlainForms, Windows, Overlaps, Fission, Values, Offsets, Places, Negation, Minus, Doubling, Bits, Spreading, UnitAxes, Parts,
-    Extrema, PlaceLimits, Versions, Conditions, StoreBlocks, Expansion,
+    Extrema, PlaceLimits, Versions, Conditions, StoreBlocks, Expansion, Borders, Sharing,
     Paddings, BytePlanes, Factors, Terms, Scaling, Bands, Repeating,
 ):
     """Rewrites a program step by step; every step is checked to be legal, and recorded.

@@ -224,6 +224,14 @@ EXAMPLES: dict[str, Example] = {
     "share_value": Example("|".join((
         'A: T.Buffer((18,), "int32"), B: T.Buffer((18,), "int32"), C: T.Buffer((16,), "int32")',
         stage("C[vi]", "T.max(A[vi] + B[vi], A[vi + 2] + B[vi + 2])"))), 'sch.share_value("C", [[0], [1]])'),
+    "share_reduction": Example("|".join((
+        'A: T.Buffer((19,), "int32"), C: T.Buffer((16,), "int32")', """for i, k in T.grid(16, 4):
+    with T.sblock("C"):
+        vi, vk = T.axis.remap("SR", [i, k])
+        with T.init():
+            C[vi] = 0
+        C[vi] = C[vi] + A[vi + vk]
+""")), 'sch.share_reduction("C", 1, 2)'),
     "overlap_extrema": Example("|".join((
         'A: T.Buffer((18,), "int32"), C: T.Buffer((16,), "int32")',
         stage("C[vi]", "T.max(T.max(A[vi], A[vi + 1]), A[vi + 2])"))), 'sch.overlap_extrema("C", [[0, 0], [0, 1], [1]])'),
@@ -398,6 +406,17 @@ for i, k in T.grid(16, 4):
         vi, vk = T.axis.remap("SR", [i, k])
         C[vi] = C[vi] + A[vi, vk]
 """)), 'sch.compose_reduction("begin", "C")'),
+    "add_padding": Example("|".join((
+        'X: T.Buffer((16, 16), "int8"), C: T.Buffer((18, 16), "int32")', 'P = T.sblock_alloc_buffer((18, 16), "int8")\n'
+        """for i, j in T.grid(18, 16):
+    with T.sblock("P"):
+        vi, vj = T.axis.remap("SS", [i, j])
+        P[vi, vj] = T.if_then_else(1 <= vi and vi < 17, X[vi - 1, vj], T.int8(-128))
+for i, j in T.grid(18, 16):
+    with T.sblock("C"):
+        vi, vj = T.axis.remap("SS", [i, j])
+        C[vi, vj] = T.Cast("int32", P[vi, vj])
+""")), 'sch.add_padding("P")'),
     "zero_padding": Example("|".join(POOL), 'sch.zero_padding("P")'),
     "trim_reduction": Example("|".join((
         TAPS[0].replace("16", "1"), TAPS[1].replace("T.grid(16", "T.grid(1").replace("17", "2"))), 'sch.trim_reduction("C")'),

@@ -158,7 +158,7 @@ class Windows(ScheduleBase):
 def _expanded(state: State, realize: BlockRealize) -> dict[int, Stmt | None]:
     block = realize.block
     store = block.body
-    op, term = _step(block)
+    op, term = reduction_of(block)
     start = block.init
     assert isinstance(store, BufferStore)
     if not isinstance(start, BufferStore) or start.buffer is not store.buffer or start.indices != store.indices:
@@ -210,8 +210,8 @@ def _expanded(state: State, realize: BlockRealize) -> dict[int, Stmt | None]:
     return {id(top): nest}
 
 
-def _step(block: Block) -> tuple[str, Expr]:
-    """The operation of a reduction of integers, and its term."""
+def reduction_of(block: Block) -> tuple[str, Expr]:
+    """The operation of a reduction of integers, and its term; refuses any other block."""
     store = block.body
     if block.init is not None and isinstance(store, BufferStore) and is_int(store.value.dtype):
         update = update_of(store)
