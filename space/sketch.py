@@ -237,7 +237,8 @@ def _fitting(
     joint: list[Sketch] = []
     # What windows share need not stay, nor need the host gather them, nor what repeats be read once, nor what is moved be made
     # elsewhere, nor windows compare sums: no refusal is said of these forms, and they stand behind the others, which had points
-    # first; behind all of them those with banded weights. At the very end come those of any with loads for several products.
+    # first; behind all of them those with banded weights. Then come those of any with loads for several products, and at the very
+    # end what there has been since (``Trait.last``): points say their sketch by its number.
     forms.reverse()
     of = {done: trait_of(done) for done, _ in forms}
     for done, sch in sorted(forms, key=lambda form: of[form[0]].last + (of[form[0]].later or of[form[0]].behind)):
@@ -260,7 +261,7 @@ def _fitting(
         found.append(Sketch(done, sch.trace, models, stored))
         if [nest.operands for nest in shared] != [nest.operands for nest in nests]:
             joint.append(Sketch((*done, JOINT), sch.trace, _models(shared, sch, host, target, numeric), stored))
-    return [*found, *joint], refusal
+    return sorted([*found, *joint], key=lambda sketch: trait_of(sketch.done).last), refusal
 
 
 def _models(

@@ -13,12 +13,14 @@ from autosched.ir.stmt import PrimFunc
 from autosched.schedule import Schedule
 from autosched.schedule.kit.trace import Instruction
 from autosched.target import Target
-from space.normalise import banding, conditions, fused, gathering, groups, moving, places, planes, windows
+from space.normalise import banding, conditions, doubled, fused, gathering, groups, moving, places, planes, windows
 from space.normalise.blocks import is_packed, plain_blocks, require_whole
 from space.normalise.estimate import estimate
 from space.normalise.forms import (
     BANDED,
+    BORDERED,
     DIFFERENCES,
+    DOUBLED,
     FUSED,
     GATHERED,
     JOINT,
@@ -69,6 +71,9 @@ OTHERS = (
     _Other((BANDED,), lambda func, target: not is_packed(func, target) and banding.applies(func, target), (), sooner=True),
     _Other((REPEATED,), lambda func, target: groups.repeats(func), ()),
     _Other((MOVED,), lambda func, target: plain_blocks(func) and moving.applies(func) and not is_packed(func, target)),
+    _Other((DIFFERENCES, KEPT, SLID, BORDERED),
+           lambda func, target: target.semantics == "chisel" and _windows(func, target) and windows.pads(func), ()),
+    _Other((DOUBLED,), lambda func, target: plain_blocks(func) and doubled.applies(func, target), sooner=True),
 )
 
 
@@ -149,18 +154,20 @@ def _gathered(func: PrimFunc, target: Target, base: Wanted, forms: dict[tuple[st
     A convolution's windows may be gathered, and a pool's behind it compare where its sums are made.
     """
     found: dict[tuple[str, ...], Schedule] = {}
-    for done in [done for done in forms if {DIFFERENCES, FUSED} & {*done}]:
+    for done in [done for done in forms if {DIFFERENCES, FUSED, DOUBLED} & {*done}]:
         made = normalised(func, target, wanted_of((*done, GATHERED), base))
         if made.trace.insts and estimate(made.func, target) < estimate(forms[done].func, target):
             found[(*done, GATHERED)] = made
-    # What stays in the accumulator may turn out to be in no nest.
-    for some in ([done for done in found if KEPT in done], [done for done in found if KEPT not in done]):
+    # What stays in the accumulator may turn out to be in no nest; what stands last has points of its own, whatever others are.
+    rest = [done for done in found if not {BORDERED, DOUBLED} & {*done}]
+    for some in ([done for done in rest if KEPT in done], [done for done in rest if KEPT not in done],
+                 [done for done in found if BORDERED in done], [done for done in found if DOUBLED in done]):
         if some:
             best = min(some, key=lambda done: estimate(found[done].func, target))
             forms[best] = found[best]
 
 
 __all__ = [
-    "BANDED", "DIFFERENCES", "FUSED", "GATHERED", "JOINT", "KEPT", "MOVED", "PLACES", "REPEATED", "SLID", "Trait", "Wanted",
-    "normal_forms", "normalise", "normalised", "trait_of", "wanted_of", "why_unpacked",
+    "BANDED", "BORDERED", "DIFFERENCES", "DOUBLED", "FUSED", "GATHERED", "JOINT", "KEPT", "MOVED", "PLACES", "REPEATED", "SLID",
+    "Trait", "Wanted", "normal_forms", "normalise", "normalised", "trait_of", "wanted_of", "why_unpacked",
 ]

@@ -9,12 +9,14 @@ from typing import NamedTuple
 DIFFERENCES = "extrema by differences"
 KEPT = "what windows share stays"  # in the accumulator; else it is stored, and read again
 SLID = "neighbours are compared in place"  # the one in the other's; else with what each has of its own
+BORDERED = "what windows are padded with is added"  # by a product more; else padding leaves them, and neighbours share nothing
 REPEATED = "what repeats is read once"  # else a load brings each of an element's places
 MOVED = "what is read elsewhere is made there, or stored"  # else it would have to be moved
 FUSED = "windows compare sums where they are made"  # else what is between them is stored, and read again
 PLACES = "places as lanes"  # else channels, which leave lanes empty
 BANDED = "lanes along rows by banded weights"  # and windows that overlap, which the host makes
 JOINT = "what several products read is loaded once"  # for all their steps; else each loads what it reads, step by step
+DOUBLED = "windows add up what they share by halves"  # which stays in the accumulator; else each adds up its elements
 GATHERED = "windows gathered by the host"  # which is work of its own; else the machine reads them where they lie
 
 
@@ -38,6 +40,8 @@ class Wanted(NamedTuple):
         loaded: whether what is joined of parameters and of what is computed is read part by part, and what is moved where it
             comes from.
         cropped: whether sums of which stages read only what stands first are made for that alone.
+        doubled: whether windows share what they add up.
+        bordered: whether, of extrema, also windows of what is padded otherwise than with zeros are compared in place.
     """
 
     differences: bool = False
@@ -55,6 +59,8 @@ class Wanted(NamedTuple):
     handed: bool = False
     loaded: bool = False
     cropped: bool = False
+    doubled: bool = False
+    bordered: bool = False
 
     @property
     def plain(self) -> Wanted:
@@ -71,7 +77,8 @@ PLAIN = Wanted()
 WANTED = {
     DIFFERENCES: Wanted(differences=True), KEPT: Wanted(kept=True), SLID: Wanted(slid=True), REPEATED: Wanted(repeated=True),
     MOVED: Wanted(moved=True), FUSED: Wanted(fused=True), PLACES: Wanted(flat=True), BANDED: Wanted(banded=True),
-    GATHERED: Wanted(gathered=True),
+    GATHERED: Wanted(gathered=True), DOUBLED: Wanted(doubled=True),
+    BORDERED: Wanted(bordered=True),
 }
 
 
@@ -94,7 +101,7 @@ class Trait:
     Args:
         later: its points come behind those of others, and only where there are others.
         behind: they come behind those of others, but may be the only ones; what is in the way of it nobody is told.
-        last: they come behind all others.
+        last: they come behind all others, the higher it is, the further: a form that is new has to leave those their numbers.
         around: tiles make what is around them, too.
         apart: how much rather the machine's bound is that of a form without it: what is stored between nests, taken away and
             added again, or brought at once for several products, another program does without.
@@ -103,7 +110,7 @@ class Trait:
 
     later: bool = False
     behind: bool = False
-    last: bool = False
+    last: int = 0
     around: bool = False
     apart: int = 0
     fuller: bool = False
@@ -112,7 +119,8 @@ class Trait:
 TRAITS = {
     DIFFERENCES: Trait(apart=1), KEPT: Trait(later=True, around=True, apart=1), FUSED: Trait(behind=True, around=True, apart=2),
     MOVED: Trait(behind=True), REPEATED: Trait(later=True), PLACES: Trait(later=True, fuller=True),
-    GATHERED: Trait(later=True, fuller=True), BANDED: Trait(later=True, last=True, fuller=True), JOINT: Trait(apart=1),
+    GATHERED: Trait(later=True, fuller=True), BANDED: Trait(later=True, last=1, fuller=True), JOINT: Trait(last=2, apart=1),
+    DOUBLED: Trait(later=True, last=3, around=True, apart=1), BORDERED: Trait(last=3),
 }
 
 
@@ -124,6 +132,6 @@ def trait_of(done: Iterable[str]) -> Trait:
     """
     own = [TRAITS.get(name, Trait()) for name in done]
     return Trait(
-        later=any(t.later for t in own), behind=any(t.behind for t in own), last=any(t.last for t in own),
+        later=any(t.later for t in own), behind=any(t.behind for t in own), last=max((t.last for t in own), default=0),
         around=any(t.around for t in own), apart=sum(t.apart for t in own), fuller=any(t.fuller for t in own),
     )

@@ -19,6 +19,7 @@ from space.normalise import (
     conditions,
     copies,
     diagonal,
+    doubled,
     epilogue,
     factors,
     flat,
@@ -292,7 +293,9 @@ def _formed(
             if any(step.op in ("negate_factor", "split_factor") for step in sch.trace.insts):
                 # Products by element are sums only now. Without differences they stay apart, as points of theirs have it.
                 sums.apply(sch, target)
-            if wanted.differences and not windows.apply(sch, target, wanted.kept, wanted.slid):
+            if wanted.differences and not windows.apply(sch, target, wanted.kept, wanted.slid, wanted.bordered):
+                return None, ""
+            if wanted.doubled and not doubled.apply(sch, target):
                 return None, ""
             with suppress(ScheduleError), sch.all_or_none():  # where it cannot be, operands of int8 are what is in the way
                 widening.apply(sch, target, wanted.loaded)

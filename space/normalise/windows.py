@@ -10,23 +10,27 @@ Where two neighbours share something, the one may stand in the other's place: a 
 So of a row's three elements the two that are shared are widened once (two cycles) and compared (two), and the third is a
 difference (three); a window takes the larger of two such rows in place (two), and its own row by differences. Of three and more
 that are shared, two halves overlap, and what is compared twice does no harm: two comparisons in place for three or four.
+
+A load pads with zeros only. Other padding leaves the window, whose elements are then compared one by one; or it is added to what
+is padded with zeros, which takes a product more for an element, and windows share that as any other.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
 from math import prod
 
 from autosched.errors import ScheduleError
 from autosched.ir.expr import BinOp, BufferLoad, Call, Cast, Expr, Var, int_value
 from autosched.ir.functor import walk_expr
-from autosched.ir.patterns import is_widened, operands
+from autosched.ir.patterns import choice_of, is_widened, operands
 from autosched.ir.simplify import linear_form
 from autosched.ir.stmt import Block, Buffer, BufferStore, PrimFunc
 from autosched.schedule import Schedule
 from autosched.schedule.primitives.reductions.windows import MOST_STEPS, MOST_TERMS
 from autosched.target import Target
-from space.normalise.blocks import device_block, device_blocks, extents, loads_of, store_of
+from space.normalise.blocks import device_block, device_blocks, extents, loads_of, readers_of, store_of, writer_of
 from space.normalise.copies import path_of
 from space.normalise.widening import computed
 
@@ -38,7 +42,17 @@ def applies(func: PrimFunc) -> bool:
     return any(_kind(block) or _written_out(store_of(block).value) for block in device_blocks(func))
 
 
-def apply(sch: Schedule, target: Target, kept: bool = False, slid: bool = False) -> bool:
+def pads(func: PrimFunc) -> bool:
+    """Whether anything is padded with something else than zeros, as windows may be that ``bordered`` is for.
+
+    Args:
+        func: the program, in form or not.
+    """
+    every = (choice_of(e) for b in device_blocks(func) for e in walk_expr(store_of(b).value))
+    return any(int_value(choice[2]) not in (None, 0) for choice in every if choice is not None)
+
+
+def apply(sch: Schedule, target: Target, kept: bool = False, slid: bool = False, bordered: bool = False) -> bool:
     """Writes every such window as a chain of differences; whether there was one.
 
     Args:
@@ -46,15 +60,20 @@ def apply(sch: Schedule, target: Target, kept: bool = False, slid: bool = False)
         target: the machine.
         kept: what several windows share stays in the accumulator; whether anything does is what is answered then.
         slid: besides, what two neighbours share is compared in place; whether anything is is what is answered then.
+        bordered: besides, so is what they share of what is padded otherwise than with zeros; whether any of that is is what is
+            answered then.
     """
     config = target.config
     if config.block_in != config.block_out:
         return False
-    done = False
-    for block in device_blocks(sch.func):
-        made = computed(sch)
+    done = around = False
+    for name in [b.name for b in device_blocks(sch.func)]:
+        block, made = device_block(sch, name), computed(sch)
         loads = [e for e in walk_expr(store_of(block).value) if isinstance(e, BufferLoad) and e.dtype == "int8"]
-        if not loads or any(e.buffer.name in made or _pads_otherwise(sch, e.buffer) for e in loads):
+        if not loads or any(e.buffer.name in made for e in loads):
+            continue
+        if any(_pads_otherwise(sch, e.buffer) for e in loads):
+            around |= bordered and _bordered(sch, block)
             continue
         if _kind(block):
             done |= _slid(sch, block) if slid else _reduction(sch, block, kept, target)
@@ -64,7 +83,29 @@ def apply(sch: Schedule, target: Target, kept: bool = False, slid: bool = False)
                 done |= not kept
             except ScheduleError:
                 continue  # no range proves that a difference stays in its type
-    return done
+    return around if bordered else done
+
+
+def _bordered(sch: Schedule, block: Block) -> bool:
+    """As ``_slid``, of all windows of a tensor that is padded otherwise, where they share all that they read; whether they do.
+
+    It is padded with zeros then, and what was there is added to an element where it is widened: a product more, of a border that
+    the host makes once for all channels. A difference would take both twice, and none is made.
+    """
+    buffer = _operand(block).buffer if _kind(block) else None
+    readers = [] if buffer is None else readers_of(sch.func, buffer)
+    plans = [plan for b in readers if _kind(b) and (plan := _plan(b)) is not None]
+    writer = None if buffer is None else writer_of(sch.func, buffer)
+    if buffer is None or writer is None or len(plans) < len(readers):
+        return False
+    with suppress(ScheduleError), sch.all_or_none():  # where it cannot be, the padding leaves the window
+        for reader in readers:  # first, while it is known that no element is beyond what windows start with
+            sch.expand_reduction(sch.get_sblock(reader.name))
+        sch.host_stage(sch.add_padding(sch.get_sblock(writer.name), [buffer.ndim - 2, buffer.ndim - 1]))
+        for reader, plan in zip(readers, plans):
+            _written(sch, reader.name, plan)
+        return True
+    return False
 
 
 def _pads_otherwise(sch: Schedule, buffer: Buffer) -> bool:
@@ -134,45 +175,80 @@ def _reduction(sch: Schedule, block: Block, kept: bool, target: Target) -> bool:
     return True
 
 
-def _slid(sch: Schedule, block: Block) -> bool:
-    """Writes a window so that what two neighbours share is compared in place; whether anything is."""
+@dataclass(frozen=True)
+class _Plan:
+    """How a window is written so that what two neighbours share is compared in place.
+
+    Args:
+        count: steps of its first iterator, of two; else 1.
+        across: those of its last.
+        rows: the steps of the first that windows share, those together that the same ones do.
+        columns: those of the last that most do.
+    """
+
+    count: int
+    across: int
+    rows: list[list[int]]
+    columns: list[int]
+
+    @property
+    def own(self) -> list[int]:
+        """The steps of the first iterator that no other window has."""
+        return [] if self.count == 1 else sorted(set(range(self.count)) - {k for group in self.rows for k in group})
+
+
+def _plan(block: Block) -> _Plan | None:
+    """How a window's neighbours are compared; None where they are not."""
     over = steps_over(block, MOST_TERMS)
     if not 1 <= len(over) <= 2:
-        return False
+        return None
     load = _operand(block)
     rows = shared_steps(block, load, *over[0]) if len(over) > 1 else []
     columns = max(shared_steps(block, load, *over[-1]), key=len, default=[])
-    count, across = over[0][1] if len(over) > 1 else 1, over[-1][1]
-    own = count - sum(map(len, rows))
-    if not (rows or columns) or own * across > MOST or across - len(columns) > MOST:
+    found = _Plan(over[0][1] if len(over) > 1 else 1, over[-1][1], rows, columns)
+    if not (rows or columns) or len(found.own) * found.across > MOST or found.across - len(columns) > MOST:
+        return None
+    return found
+
+
+def _slid(sch: Schedule, block: Block) -> bool:
+    """Writes a window so that what two neighbours share is compared in place; whether anything is."""
+    plan = _plan(block)
+    if plan is None:
         return False
     sch.expand_reduction(sch.get_sblock(block.name))
-    if len(over) == 1:
-        _along(sch, block.name, across, columns)
+    return _written(sch, block.name, plan)
+
+
+def _written(sch: Schedule, name: str, plan: _Plan) -> bool:
+    """Writes a window that has been written out as planned; whether anything is compared in place."""
+    if plan.count == 1:
+        _along(sch, name, plan)
         return True
     made = []
-    for group in rows:
-        shared = sch.share_value(sch.get_sblock(block.name), [row_path(sch, block.name, count, k) for k in group], "int32")
+    for group in plan.rows:
+        shared = sch.share_value(sch.get_sblock(name), [row_path(sch, name, plan.count, k) for k in group], "int32")
         row = sch.get(shared)
         assert isinstance(row, Block)
-        _along(sch, row.name, across, columns)
+        _along(sch, row.name, plan)
         made.append(store_of(device_block(sch, row.name)).buffer)
     for buffer in made:
-        halved(sch, block.name, buffer)
-    if own:
-        sch.extrema_by_difference(sch.get_sblock(block.name))
+        halved(sch, name, buffer)
+    if plan.own:
+        sch.extrema_by_difference(sch.get_sblock(name))
     # Where each row is shared by two alone, and no element is, it is the same without.
-    return bool(columns or own or max(map(len, rows), default=0) > 2)
+    return bool(plan.columns or plan.own or max(map(len, plan.rows), default=0) > 2)
 
 
-def _along(sch: Schedule, name: str, across: int, columns: Sequence[int]) -> None:
+def _along(sch: Schedule, name: str, plan: _Plan) -> None:
     """Compares those elements of a row that its neighbours have, too, in place, and the others by differences."""
-    if columns:
-        shared = sch.share_value(sch.get_sblock(name), [row_path(sch, name, across, k) for k in columns], "int32")
+    if plan.columns:
+        paths = [row_path(sch, name, plan.across, k) for k in plan.columns]
+        shared = sch.share_value(sch.get_sblock(name), paths, "int32")
         element = sch.get(shared)
         assert isinstance(element, Block)
         halved(sch, name, store_of(element).buffer)
-    if len(columns) < across:
+    if len(plan.columns) < plan.across:
         sch.extrema_by_difference(sch.get_sblock(name))
 
 
