@@ -32,7 +32,7 @@ from space.visits import told_apart, visits
 if TYPE_CHECKING:
     from autosched.schedule import Schedule, Trace
 
-VERSION = 27  # of the meaning of a point; part of every record
+VERSION = 28  # of the meaning of a point; part of every record
 CHUNK = 1 << 15  # rows expanded at once where all are wanted: a few MB per array
 SHOWN = 12  # values of a decision that are listed for people
 CROSSED = 0.5  # share of children with decisions of two parents
