@@ -30,7 +30,7 @@ Keys = npt.NDArray[np.uint64]
 # What values of int8 are drawn up to, for of larger ones all results may be what a limit is; and whether tensors are all at one
 # end of what is promised of them. Else some elements are.
 KINDS = ((128, False), (12, True), (40, False), (40, True), (24, False), (4, True), (12, False), (128, True))
-DRAWS = 64  # at most
+DRAWS = 48  # at most
 FEWEST = 8  # of less than so many draws too many elements would be taken for the same
 WORK = 1 << 30  # products that all draws form at most: more would cost seconds
 

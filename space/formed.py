@@ -64,7 +64,7 @@ class Formings:
         apart: whether the program's text tells all apart that it makes; else draws do.
     """
 
-    def __init__(self, models: Sequence[Model], apart: bool = False) -> None:
+    def __init__(self, models: Sequence[Model], apart: bool = True) -> None:
         full = fillings(models[0].laid)
         func = models[0].nest.func
         some = {name: f.some for name, f in full.items() if f.some is not None}
@@ -359,7 +359,7 @@ class Formings:
 
 
 @lru_cache(maxsize=8)
-def formings(models: tuple[Model, ...], apart: bool = False) -> Formings:
+def formings(models: tuple[Model, ...], apart: bool = True) -> Formings:
     """What is formed of a program.
 
     Args:

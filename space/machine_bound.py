@@ -118,7 +118,7 @@ class _Needs:
 
 def machine_bound(
     models: Sequence[Model], visited: int = 0, given: Set[str] = frozenset(), deep: int = 0, fuller: bool = False,
-    apart: bool = False,
+    apart: bool = True,
 ) -> MachineBound:
     """The bound for a program's nests: engines are serial, so what one of them has to do for all nests adds up.
 
@@ -512,7 +512,7 @@ def _needs(
     before = frozenset[str]().union(*(kinds.get(nest.operands[k].name, frozenset()) for k in reduced)) if passes else frozenset()
     due = [kind for kind in epilogue.named if kind not in before]
     # Another nest may make of the operand what several need of it.
-    extra = epilogue.extra if single and alike * again * distinct == 1 else 0
+    extra = epilogue.extra if single and same is None and alike * again * distinct == 1 else 0
     kinds |= {name: before.union(epilogue.named) for name in stored_by(nest)}
     # What a maximum takes the largest of may be done to that alone: it is monotone.
     worked = fresh if rest.pooled is None else min(fresh, _of(rest.pooled, share))

@@ -44,7 +44,7 @@ def made(given: list[Any], M: Any) -> PrimFunc:
 @pytest.mark.parametrize("name", NAMES)
 def test_a_draw_is_what_the_program_makes_of_its_parameters(name: str) -> None:
     for sketch in Space(workload(f"{PROGRAMS / name}.py:main").func, TARGET).sketches:
-        drawn = Drawn(Formings(sketch.models, True).known, sketch.models[0].laid)
+        drawn = Drawn(Formings(sketch.models).known, sketch.models[0].laid)
         assert drawn.draw()
         func = sketch.models[0].nest.func
         first = {b: np.broadcast_to(drawn.tensors[b].first, shape_of(b)).astype(b.dtype) for b in func.buffers}
@@ -58,7 +58,7 @@ def test_a_draw_is_what_the_program_makes_of_its_parameters(name: str) -> None:
 def kept(func: PrimFunc) -> tuple[Kept, Kept, Formings]:
     """What of a program's last sums, and of its results, is left."""
     sketch = next(s for s in Space(func, TARGET).sketches if not s.done)
-    formings = Formings(sketch.models)
+    formings = Formings(sketch.models, False)
     maker = formings._makers[sketch.models[-1]]
     assert formings._once is not None
     sums, results = formings._once.sums(maker, maker.sums[0]), formings._once.made(maker, maker.stored[-1])
@@ -229,7 +229,7 @@ def test_draws_are_those_of_promised_ranges() -> None:
     P, V = tensor(16, 16, "P"), tensor(16, 16, "V")
     func = replace(made([P, V], summed(P, V, (16, 16), 16, "M")), value_ranges=((3, 5), None, None))
     sketch = next(s for s in Space(func, TARGET).sketches if not s.done)
-    drawn = Drawn(Formings(sketch.models, True).known, sketch.models[0].laid)
+    drawn = Drawn(Formings(sketch.models).known, sketch.models[0].laid)
     seen: set[int] = set()
     for _ in range(12):
         assert drawn.draw()
