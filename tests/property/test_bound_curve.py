@@ -186,6 +186,7 @@ def test_what_a_bend_makes_due(name: str) -> None:
     assert machine.vector == cycles
 
 
+@pytest.mark.usefixtures("brief")
 @pytest.mark.parametrize(("name", "target"), in_turn(CURVES))
 def test_schedules_of_bent_sums_stay_above(name: str, target: str, tmp_path: Path) -> None:
     found = tune(CURVES[name][0], target=target, trials=4, jobs=1, log=tmp_path, sampler="draft")
@@ -220,6 +221,7 @@ def rows(products: int, tail: Callable[[Any], Any], padded: int = 0) -> PrimFunc
     return te.create_prim_func([data, weight, out])
 
 
+@pytest.mark.usefixtures("brief")
 @pytest.mark.parametrize(("products", "padded", "tail", "cycles"), [
     (2, 0, lambda v: leaky(v, 3, 6), 6), (3, 0, lambda v: leaky(v, 3, 6), 7), (3, 1, lambda v: leaky(v, 3, 6), 6),
     (4, 1, lambda v: leaky(v, 3, 6), 7), (5, 0, lambda v: leaky(v, 3, 5), 6), (6, 0, lambda v: leaky(v, 3, 5), 7),

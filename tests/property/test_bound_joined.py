@@ -202,6 +202,7 @@ def test_the_bound_tells_what_is_due_for_the_operand(name: str, cycles: int) -> 
     assert Space(JOINED[name][0], "vta-de10").machine.terms["joined"] == VECTORS * cycles
 
 
+@pytest.mark.usefixtures("brief")
 @pytest.mark.parametrize(("name", "target"), in_turn(JOINED))
 def test_schedules_of_joined_sums_stay_above(name: str, target: str, tmp_path: Path) -> None:
     found = tune(JOINED[name][0], target=target, trials=4, jobs=1, log=tmp_path, sampler="draft")
@@ -222,6 +223,7 @@ def plain(head: Callable[[Any, Any], Any], tail: Callable[[Any, Any], Any]) -> P
     return replace(te.create_prim_func([data, weight, bias, other, out]), value_ranges=(None, None, (-65536, 65536), None, None))
 
 
+@pytest.mark.usefixtures("brief")
 @pytest.mark.parametrize("tail", [lambda c, r: narrowed(c + r), lambda c, r: narrowed(((c << 1) + r + 1) >> 1)])
 def test_where_lanes_are_free(tail: Callable[[Any, Any], Any], tmp_path: Path) -> None:
     """Nothing more is due: a lane may bring in a constant, and what several results read comes in once."""

@@ -126,6 +126,7 @@ def test_what_operands_of_stages_need(func: PrimFunc, together: int, named: int)
     assert machine.terms["stages"] == VECTORS * (together + named) + 6 * (bool(together) + named)
 
 
+@pytest.mark.usefixtures("brief")
 @pytest.mark.parametrize(("name", "target"), in_turn(case[0] for case in CASES if case[2]))
 def test_schedules_stay_above(name: str, target: str, tmp_path: Path) -> None:
     (func,) = (case[1] for case in CASES if case[0] == name)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from copy import copy
 from pathlib import Path
 
 import numpy as np
@@ -21,6 +22,7 @@ from space import Space
 SPACE = Space(workload("resnet18.c10").func, "vta-de10")
 POINTS = SPACE.sample(np.random.default_rng(0), 60)
 DRAFTS = SPACE.draft(POINTS)
+HASTY = Proposer(SPACE, 0, hasty=True)
 
 
 @settings(max_examples=25, deadline=None)
@@ -100,7 +102,7 @@ def test_points_that_may_beat_the_best_come_by_their_estimates(
     pool: list[tuple[int, int]], n: int, best: float, known: set[int]
 ) -> None:
     """As if all bounds were known; and a bound is asked for once."""
-    proposer, asked = Proposer(SPACE, 0, hasty=True), list[int]()
+    proposer, asked = copy(HASTY), list[int]()
     drafts, bounds = (np.array([row[k] for row in pool], dtype=np.int64) for k in (0, 1))
 
     class Bounded:
