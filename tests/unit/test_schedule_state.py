@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from autosched.ir.expr import IntImm
@@ -10,6 +11,7 @@ from autosched.schedule.analysis.dependence import broken_pipeline
 from autosched.schedule.kit.state import State
 from autosched.script import T, parse
 from autosched.workloads import workload
+from space import Space
 
 
 def test_a_statement_that_nobody_holds_is_not_taken_for_another() -> None:
@@ -155,3 +157,21 @@ def main(A: T.Buffer((8, 3), "int32"), W: T.Buffer((8,), "int32"), C: T.Buffer((
     state = State(func)
     found = broken_pipeline(state, state.root)
     assert found is None if missing is None else found is not None and f"more of {missing} than" in found[0], found
+
+
+@pytest.mark.parametrize("name", ["residual:h=6,w=6,c=96", "max_pool2d:h=12,w=12,c=16,k=3,stride=2,pad=1"])
+def test_who_makes_and_who_reads_follows_from_dependences(name: str) -> None:
+    """Blocks that a block depends on, and that depend on it, but for what it only overwrites once it was read."""
+    space = Space(workload(name).func, "vta-de10")
+    found = 0
+    for point in space.sample(np.random.default_rng(0), 4):
+        state = State(space.schedule(point).func)
+        for block in [realize.block for realize in state.realizes.values()][1:]:
+            scope = state.scope_of(block)
+            assert scope is not None
+            deps = [d for d in state.dependences(scope) if d.kind != "WAR"]
+            before, behind = ([d.src for d in deps if d.dst is block.ident], [d.dst for d in deps if d.src is block.ident])
+            assert [b.ident for b in state.producers(block)] == list(dict.fromkeys(before))
+            assert [b.ident for b in state.consumers(block)] == list(dict.fromkeys(behind))
+            found += len(before) + len(behind)
+    assert found > 100

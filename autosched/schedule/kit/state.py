@@ -15,6 +15,7 @@ from itertools import chain
 from autosched.ir.expr import BufferLoad, Expr, Var
 from autosched.ir.functor import Mutator, stmt_exprs, walk_expr
 from autosched.ir.host import HOST_STAGE, PACK, host_faults, is_move, kind_of, not_in_root
+from autosched.ir.quick import quick
 from autosched.ir.stmt import (
     AssertStmt,
     AttrStmt,
@@ -46,7 +47,8 @@ _INSIDE_LIMIT = 8192
 _NUMBERED = re.compile(r"_\d+$")
 
 
-@dataclass(frozen=True)
+@quick
+@dataclass(frozen=True, slots=True)
 class Dependence:
     """``dst`` must run after ``src``.
 
@@ -292,18 +294,28 @@ class State:
         return [b for b in self.children_of(scope) if buffer in self.touched(b)[0]]
 
     def producers(self, block: Block) -> list[Block]:
-        """The blocks of the same scope whose results ``block`` reads or overwrites, in program order."""
-        scope = self.scope_of(block)
-        deps = [] if scope is None else self.dependences(scope)
-        found = dict.fromkeys(d.src for d in deps if d.dst is block.ident and d.kind != "WAR")
-        return [self.block(i) for i in found]
+        """The blocks of the same scope whose results ``block`` reads or overwrites, buffer by buffer in program order."""
+        before, _ = self._beside(block)
+        # Of all dependences of a scope these are few: they are looked for by themselves.
+        writers: dict[Buffer, list[Block]] = {b: [] for side in self.touched(block) for b in side}
+        for other in before:
+            for b in self.touched(other)[1]:
+                if b in writers:
+                    writers[b].append(other)
+        return list({other.ident: other for several in writers.values() for other in several}.values())
 
     def consumers(self, block: Block) -> list[Block]:
         """The blocks of the same scope that read or overwrite what ``block`` writes, in program order."""
+        _, behind = self._beside(block)
+        written = frozenset(self.touched(block)[1])
+        return [other for other in behind if not all(written.isdisjoint(side) for side in self.touched(other))]
+
+    def _beside(self, block: Block) -> tuple[list[Block], list[Block]]:
+        """The blocks of its scope in front of a block, and those behind it, in program order; none where it is in an init."""
         scope = self.scope_of(block)
-        deps = [] if scope is None else self.dependences(scope)
-        found = dict.fromkeys(d.dst for d in deps if d.src is block.ident and d.kind != "WAR")
-        return [self.block(i) for i in found]
+        every = [] if scope is None else self.children_of(scope)
+        at = next((n for n, other in enumerate(every) if other.ident is block.ident), None)
+        return ([], []) if at is None else (every[:at], every[at + 1 :])
 
     # -- rewriting ---------------------------------------------------------------------------------
 

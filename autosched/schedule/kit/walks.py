@@ -28,32 +28,33 @@ class Walk:
         parent, loops = self.parent, self.loops
         stack: list[Stmt] = [top]
         push = stack.append
-        # By exact class: every step of a schedule walks what it made.
+        # By exact class: every step of a schedule walks what it made. Most statements have one inside.
         while stack:
             node = stack.pop()
-            kind = type(node)
-            if kind is For:
-                loops[node.var] = node  # type: ignore[attr-defined, assignment]
-                below = node.body  # type: ignore[attr-defined]
-            elif kind is BlockRealize:
-                below = node.block  # type: ignore[attr-defined]
-                self.realizes[below.ident] = node  # type: ignore[assignment]
-                parent[id(below)] = node
-                node, below = below, below.body
-                if node.init is not None:
+            while True:
+                kind = type(node)
+                if kind is For:
+                    loops[node.var] = node  # type: ignore[attr-defined, assignment]
+                    below = node.body  # type: ignore[attr-defined]
+                elif kind is BlockRealize:
+                    below = node.block  # type: ignore[attr-defined]
+                    self.realizes[below.ident] = node  # type: ignore[assignment]
                     parent[id(below)] = node
-                    push(below)
-                    below = node.init
-            elif kind is BufferStore:
-                continue
-            else:
-                found = stmt_children(node)
-                for child in found:
-                    parent[id(child)] = node
-                stack += found[::-1]
-                continue
-            parent[id(below)] = node
-            push(below)
+                    node, below = below, below.body
+                    if node.init is not None:
+                        parent[id(below)] = node
+                        push(below)
+                        below = node.init
+                elif kind is BufferStore:
+                    break
+                else:
+                    found = stmt_children(node)
+                    for child in found:
+                        parent[id(child)] = node
+                    stack += found[::-1]
+                    break
+                parent[id(below)] = node
+                node = below
 
     def holds(self, thing: Var | Ident) -> bool:
         """Whether a loop, by its variable, or a block is in it."""
