@@ -247,12 +247,12 @@ class Proposer:
         found so makes parents that none of its generations had.
         """
         for _ in range(LOOKS):
-            ranked = self._ranked()[:KNOWN]
+            ranked = self._ranked(KNOWN)
             tiles = Numbers().of(self.space.same_tiles(ranked))
             if not self._look_around(ranked[spread(tiles, POLISHED, 1)]):
                 break
         if len(self._pool):
-            self._breed(AFRESH, np.unique(self._ranked()[:KNOWN], axis=0))
+            self._breed(AFRESH, np.unique(self._ranked(KNOWN), axis=0))
 
     def _look_around(self, centres: Points) -> bool:
         """Takes the neighbours of some points into the pool; whether any of them had not been looked at."""
@@ -274,9 +274,9 @@ class Proposer:
         best = int(self._drafts.argmin())
         return bool(self._drafts[best] > DEAR * self.space.bound(self._pool[[best]])[0] + ENDS)
 
-    def _ranked(self) -> Points:
-        """All points of the pool, the lowest drafts first."""
-        return self._pool[np.argsort(self._drafts, kind="stable")]
+    def _ranked(self, n: int | None = None) -> Points:
+        """The points of the pool, or ``n`` of them, the lowest drafts first."""
+        return self._pool[np.argsort(self._drafts, kind="stable")[:n]]
 
     def _apart(self, points: Points, barred: Set[bytes]) -> Points:
         """Those of some points that load as nothing barred does, in order."""
