@@ -60,7 +60,7 @@ def test_a_valley_between_two_places_of_a_load_is_crossed(seed: int, monkeypatch
 
 def test_the_same_seed_breeds_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     space = Space(workload(DENSE).func, SMALL)
-    for name, value in (("GENERATIONS", 4), ("ENOUGH", 1), ("EAGER", 512)):
+    for name, value in (("GENERATIONS", 4), ("ENOUGH", 1), ("EAGER", 512), ("ELSEWHERE", 1)):
         monkeypatch.setattr(module, name, value)
     one, two = (proposed(space, 3, monkeypatch)[0] for _ in range(2))
     np.testing.assert_array_equal(one._pool, two._pool)
