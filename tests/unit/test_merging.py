@@ -242,6 +242,7 @@ def test_windows_that_the_host_gathers_are_merged_by_what_it_gathers() -> None:
     assert np.array_equal(run(forms[(GATHERED,)], *inputs)[0], run(func, *inputs)[0])
 
 
+@pytest.mark.usefixtures("brief")
 def test_a_tuned_kernel_computes_the_same(tmp_path) -> None:
     func = chain((1, 8, 20, 1), (5, 4, 4, 3), bias=True)
     report = tune(func, trials=8, log=tmp_path, jobs=1, cold=True)

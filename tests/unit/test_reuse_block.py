@@ -170,6 +170,7 @@ def leaky(stage: bool) -> PrimFunc:
     return te.create_prim_func([a, w, b, out])
 
 
+@pytest.mark.usefixtures("brief")
 def test_a_program_is_as_fast_however_it_says_so(tmp_path: Path) -> None:
     found = [tune(leaky(stage), trials=8, jobs=1, cold=True, log=tmp_path / str(stage)) for stage in (True, False)]
     assert found[0].verified and found[1].verified

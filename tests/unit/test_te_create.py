@@ -268,6 +268,7 @@ def test_python_compares_no_expressions_of_te() -> None:
     assert run(te.create_prim_func([a, made]), x, shape=(8,), dtype="int8").tolist() == [-3, 0, -2, 0, 0, 0, 2, 0]
 
 
+@pytest.mark.usefixtures("brief")
 def test_tensors_of_one_name_have_buffers_of_different_names(tmp_path: Path) -> None:
     """Arguments keep theirs first; what two blocks copy is told apart by them."""
     x, w = te.placeholder((5, 16), "int8"), te.placeholder((16, 16), "int8")
