@@ -104,6 +104,14 @@ def test_as_much_is_left_as_runs_tell_apart(how: str) -> None:
     assert results.every <= N * 16
 
 
+def test_columns_that_are_one_number_are_none_of_a_sum() -> None:
+    """Half of the columns are 5, and of the others each stands twice: a sum has a product with each of those that are left."""
+    P, V = tensor(N, D, "P"), tensor(D, 16, "V")
+    Q = te.compute((N, D), lambda i, k: te.if_then_else(k < D // 2, P[i, k // 2], number(5)), name="Q")
+    sums, _, _ = kept(made([P, V], summed(Q, V, (N, 16), D, "M")))
+    assert (sums.results, sums.left) == (N * 16, N * 16 * D // 4)
+
+
 def bound_of(rows: Callable[[Any, Any, Any], Any], n: int, d: int, deep: int) -> Any:
     """The bound of out = clip(Q V), Q made of P element by element."""
     P, V = tensor(n, deep, "P"), tensor(deep, d, "V")
