@@ -104,12 +104,12 @@ def test_as_much_is_left_as_runs_tell_apart(how: str) -> None:
     assert results.every <= N * 16
 
 
-def test_columns_that_are_one_number_are_none_of_a_sum() -> None:
-    """Half of the columns are 5, and of the others each stands twice: a sum has a product with each of those that are left."""
+def test_what_is_one_number_in_a_row_is_none_of_its_sums() -> None:
+    """Row i has i columns of P, each twice, and 127 in the others: a sum has a product with each of those that are left."""
     P, V = tensor(N, D, "P"), tensor(D, 16, "V")
-    Q = te.compute((N, D), lambda i, k: te.if_then_else(k < D // 2, P[i, k // 2], number(5)), name="Q")
+    Q = te.compute((N, D), lambda i, k: te.max(P[i, k // 2], te.if_then_else(k < i, number(-128), number(127))), name="Q")
     sums, _, _ = kept(made([P, V], summed(Q, V, (N, 16), D, "M")))
-    assert (sums.results, sums.left) == (N * 16, N * 16 * D // 4)
+    assert (sums.results, sums.left) == (16 * (N - 1), 16 * sum((i + 1) // 2 for i in range(N)))
 
 
 def bound_of(rows: Callable[[Any, Any, Any], Any], n: int, d: int, deep: int) -> Any:
