@@ -37,7 +37,7 @@ WORK = 1 << 30  # products that all draws form at most: more would cost seconds
 _COMBINE = {"+": np.add, "min": np.minimum, "max": np.maximum}
 
 
-@dataclass
+@dataclass(frozen=True)
 class Marks:
     """What draws have told of some values.
 

@@ -61,7 +61,7 @@ class Formings:
 
     Args:
         models: of its nests.
-        apart: whether the program's text tells all apart that it makes; else draws do.
+        apart: whether the program's text has to tell what is the same; else draws do.
     """
 
     def __init__(self, models: Sequence[Model], apart: bool = True) -> None:
@@ -364,22 +364,21 @@ def formings(models: tuple[Model, ...], apart: bool = True) -> Formings:
 
     Args:
         models: of its nests.
-        apart: whether the program's text tells all apart that it makes.
+        apart: as for ``Formings``.
     """
     return Formings(models, apart)
 
 
-def deep(models: tuple[Model, ...], masks: bool, apart: bool) -> int:
+def deep(models: tuple[Model, ...], masks: bool) -> int:
     """Products that a sum of a program has, at least, of those with any that is needed; 0 where that is not known.
 
     Args:
         models: of a sketch, one for every nest.
         masks: whether the program masks more than borders, so that sums may be of fewer products than others.
-        apart: as for ``formings``.
     """
     if len(models) > 1:
         return 0
-    found, nest = formings(models, apart), models[0].nest
+    found, nest = formings(models), models[0].nest
     formed = found.of(nest.anchor)
     known = formed.fewest if formed is not None else 0
     if not masks:

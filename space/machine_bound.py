@@ -132,7 +132,7 @@ def machine_bound(
         given: names of the program's own tensors: what the host makes of them may be what another one is, taken away.
         deep: products that a sum has, at least, if there is one nest.
         fuller: whether the form has elements repeatedly so as to fill lanes: of another form the results are no more alike.
-        apart: whether the program's text tells all apart that it makes; else draws of its parameters do.
+        apart: whether the program's text has to tell what is the same; else draws of its parameters do.
     """
     config = models[0].config
     full = dict(fillings(models[0].packing))

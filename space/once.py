@@ -22,7 +22,7 @@ CHECKED = (3, 6, 12, 18, 24, 32)  # draws after which no more are made if they t
 ENOUGH = 18  # after which they are enough, too, if they tell hardly more apart than before
 MORE = 500  # so many to one are hardly more
 
-PAIRS = 1 << 22  # products from which on they are not looked at pair by pair: that would cost a second
+PAIRS = 1 << 21  # products from which on they are not looked at pair by pair: that would cost a second
 ODD = np.uint64(0x9E3779B97F4A7C15)  # makes one number of a pair, whichever comes first
 
 
@@ -80,6 +80,7 @@ class Once:
     def __init__(self, known: Known, drawn: Drawn, makers: Sequence[Maker], deep: int, aside: Set[str] = frozenset()) -> None:
         self._known, self._makers, self._deep, self._aside = known, makers, deep, aside
         self.drawn = drawn
+        self._found: dict[str, Keys] = {}  # pairs, by block, once all draws are made
         self._sites = {site.block.name: site for site in known.sites}
         self._buffers = {b.name: b for b in (*known.func.buffers, *(s.store.buffer for s in known.sites))}
 
@@ -167,9 +168,13 @@ class Once:
             return None
         others = [*(x for m in self._before(maker) for x in m.sums), *maker.sums[: maker.sums.index(block)]]
         before = [_keys(own, own.varied) for x in others if (own := self.drawn.sums.get(x)) is not None]
-        fresh = ~np.isin(keys, np.concatenate(before)) if before else np.ones(len(keys), np.bool_)
+        fresh = ~_among(keys, before)
         least = least[fresh]
-        left = min(int(least.sum()), self._pairs(site, terms, every) if pairs else every)
+        left = int(least.sum())
+        formed = self._pairs(site, terms) if pairs else None
+        if formed is not None:
+            earlier = [x for x in map(self._pairs_of, others) if x is not None]
+            left = min(left, int(np.count_nonzero(~_among(formed, earlier))))
         return Kept(left, every, len(least), int((-(-least // self._deep)).sum()))
 
     def visits(self) -> int | None:
@@ -220,7 +225,7 @@ class Once:
         """Which elements the program is given, or nests before one have stored."""
         before = [m.keys.ravel() for m in self.drawn.given.values()]
         before += [self.drawn.tensors[b].keys.ravel() for b in self._stored_before(maker)]
-        return np.isin(keys, np.concatenate(before)) if before else np.zeros(len(keys), np.bool_)
+        return _among(keys, before)
 
     def _stored_before(self, maker: Maker) -> list[Buffer]:
         """What other nests have stored before one, where that is in memory."""
@@ -231,15 +236,27 @@ class Once:
         """Nests before one, but those that make the same."""
         return [m for m in self._makers[: self._makers.index(maker)] if m.original != maker.original]
 
-    def _pairs(self, site: Site, terms: tuple[BufferLoad, BufferLoad], every: int) -> int:
-        """Different products that a block's sums have, where both factors are elements: several sums may have one in common."""
+    def _pairs_of(self, block: str) -> Keys | None:
+        """As ``_pairs``, of a block by its name."""
+        site = self._sites.get(block)
+        terms = None if site is None else self._known.terms(site)
+        return None if site is None or terms is None else self._pairs(site, terms)
+
+    def _pairs(self, site: Site, terms: tuple[BufferLoad, BufferLoad]) -> Keys | None:
+        """The different products that a block's sums have, ascending: several sums may have one in common.
+
+        None where a factor is all numbers, or where there are too many.
+        """
+        if site.block.name in self._found:
+            return self._found[site.block.name]
         found = [(m, x) for x in terms if (m := self.drawn.tensors.get(x.buffer)) is not None and m.varied.any()]
         if prod(site.extents.values()) > PAIRS or len(found) < len(terms):
-            return every
+            return None
         a, b = (self._known.at(site, m.keys, x) for m, x in found)
         varied = [self._known.at(site, m.varied, x) for m, x in found]
         pairs, some = np.broadcast_arrays(a * b + (a + b) * ODD, varied[0] & varied[1] & self._known.wanted(site))
-        return len(_different(pairs[some]))
+        self._found[site.block.name] = _different(pairs[some])
+        return self._found[site.block.name]
 
     def _different(self, site: Site, load: BufferLoad) -> Ints | None:
         """How many different elements a sum has of a factor, for all sums; None of one that is all numbers, or not known."""
@@ -262,6 +279,14 @@ def _keys(marks: Marks, mask: Mask) -> Keys:
     """Numbers of the different elements of some that are not always the same number."""
     keys, some = np.broadcast_arrays(marks.keys, mask & marks.varied)
     return _different(keys[some])
+
+
+def _among(keys: npt.NDArray[Any], others: Sequence[npt.NDArray[Any]]) -> Mask:
+    """Which numbers are among others."""
+    ascending = np.sort(np.concatenate(others)) if others else keys[:0]
+    if not len(ascending):
+        return np.zeros(len(keys), np.bool_)
+    return np.asarray(ascending[np.searchsorted(ascending, keys).clip(0, len(ascending) - 1)] == keys)
 
 
 def _different(keys: Keys) -> Keys:

@@ -219,16 +219,16 @@ def test_products_of_copies_may_be_those_of_what_they_are_copies_of() -> None:
     assert (none, some) == (of_each + n * n // 32, 2 * of_each + n * n // 16)
 
 
-@pytest.mark.parametrize(("low", "again"), [(-128, 32 * 31 // 2), (-127, 0)])
-def test_a_tensor_times_copies_of_its_own_elements_is_one_times_itself(low: int, again: int) -> None:
-    """Where rows of Q are those of P, c[i, j] is c[j, i]; draws may take a few others for the same."""
+@pytest.mark.parametrize(("low", "times"), [(-128, 2), (-127, 1)])
+def test_a_tensor_times_copies_of_its_own_elements_is_one_times_itself(low: int, times: int) -> None:
+    """Draws may take a few others for the same."""
     n = 64
     P = tensor(n, n, "P")
     Q = te.compute((n, n), lambda i, k: te.max(P[i, k], either(i < n // 2, low, 0)), name="Q")
     M = summed(Q, P, (n, n), n, "M", across=True)
     func = te.create_prim_func([P, te.compute((n, n), clip_of(M), name="out")])
     made = n * n // 32 if low == -128 else n * n // 16
-    all_of_it = (n * n - again) * n // 256 + made
+    all_of_it = n * n * n // 256 // times + made
     assert all_of_it - 8 <= Space(func, TARGET).machine.terms["products"] <= all_of_it
 
 

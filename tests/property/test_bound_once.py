@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ from autosched.lower.regions import shape_of
 from autosched.target import get_target
 from autosched.workloads import workload
 from space import Space
-from space.drawn import Drawn
+from space.drawn import KINDS, Drawn, _random
 from space.formed import Formings
 from space.once import Kept
 from space.visits import told_apart
@@ -213,8 +214,43 @@ def test_two_nests_that_make_the_same_sums_make_them_once() -> None:
     assert twice(lambda x: te.max(x, number(1))) == n * d // 16 + 2 * n * d * d // 256
 
 
+def halves(n: int, d: int, deep: int, others: str) -> PrimFunc:
+    """[A B] V, and [A C] V."""
+    A, V = tensor(n, deep // 2, "A"), tensor(deep, d, "V")
+
+    def joined(other: Any, name: str) -> Any:
+        return te.compute((n, deep), lambda i, k: te.if_then_else(k < deep // 2, A[i, k], other[i, k - deep // 2]), name=name)
+
+    given = {name: tensor(n, deep // 2, name) for name in dict.fromkeys(others)}
+    sums = [summed(joined(given[name], f"A{name}{k}"), V, (n, d), deep, f"S{k}") for k, name in enumerate(others)]
+    outs = [te.compute((n, d), clip_of(S, 5 + k), name=f"o{k}") for k, S in enumerate(sums)]
+    return te.create_prim_func([A, *given.values(), V, *outs])
+
+
+def clip_of(S: Any, shift: int) -> Callable[[Any, Any], Any]:
+    return lambda i, j: clipped(S[i, j], shift)
+
+
+@pytest.mark.parametrize(("others", "times"), [("BC", 3), ("BB", 2)])
+def test_nests_have_products_in_common_that_are_parts_of_their_sums(others: str, times: int) -> None:
+    n, d, deep = 32, 16, 32
+    assert Space(halves(n, d, deep, others), TARGET).machine.terms["products"] == times * n * d * deep // 2 // 256
+
+
+def test_where_pairs_are_too_many_to_look_at_the_text_tells_what_it_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Half of the columns are one row's in all rows: the text divides by how often an element stands, draws by pairs."""
+    n, d, deep = 32, 32, 32
+    A, r, V = tensor(n, deep // 2, "A"), te.placeholder((deep // 2,), "int8", name="r"), tensor(deep, d, "V")
+    Q = te.compute((n, deep), lambda i, k: te.if_then_else(k < deep // 2, A[i, k], r[k - deep // 2]), name="Q")
+    func = made([A, r, V], summed(Q, V, (n, d), deep, "M"))
+    exact = Space(func, TARGET).machine
+    monkeypatch.setattr("space.once.PAIRS", n * d * deep - 1)
+    less = Space(func, TARGET).machine
+    assert less.terms["products"] <= exact.terms["products"] <= (n + 1) * d * deep // 2 // 256
+
+
 def test_a_factor_that_is_promised_to_be_one_number_makes_the_results_of_all_rows_one() -> None:
-    n, d, deep = 64, 32, 32
+    n, d, deep = 64, 32, 128
     P, V = tensor(n, deep, "P"), tensor(deep, d, "V")
     func = made([P, V], summed(P, V, (n, d), deep, "M"))
     ones, two = (Space(replace(func, value_ranges=((low, 1), None, None)), TARGET).machine.terms["products"] for low in (1, 0))
@@ -238,12 +274,13 @@ def test_draws_are_those_of_promised_ranges() -> None:
     func = replace(made([P, V], summed(P, V, (16, 16), 16, "M")), value_ranges=((3, 5), None, None))
     sketch = next(s for s in Space(func, TARGET).sketches if not s.done)
     drawn = Drawn(Formings(sketch.models).known, sketch.models[0].laid)
-    seen: set[int] = set()
-    for _ in range(12):
-        assert drawn.draw()
-        drawn.given["P"] = (before := drawn.given["P"])
-        seen |= set(np.unique(before.first).tolist())
-    assert seen <= {3, 4, 5} and drawn.given["P"].varied.all()
+    assert all(drawn.draw() for _ in range(12))
+    assert {*np.unique(drawn.given["P"].first)} <= {3, 4, 5} and drawn.given["P"].varied.all()
+    for buffer, ends in drawn._free:
+        for most, end in product(sorted({most for most, _ in KINDS}), range(3)):
+            found = _random(np.random.default_rng(most), buffer, ends, most, end)
+            assert ends[0] <= found.min() and found.max() <= ends[1]
+            assert end == 2 or np.all(found == ends[end])
 
 
 PLAIN: dict[str, tuple[Callable[[], PrimFunc], bool]] = {

@@ -215,3 +215,31 @@ def test_padding_of_a_result_stays() -> None:
     lines = [row for row in text.split("\n") if "P = T." not in row]
     with refused(ScheduleError, "output"):
         Schedule(parse("\n".join(lines))).add_padding("P")
+
+
+@T.prim_func
+def nested(X: T.Buffer((6, 16), "int8"), C: T.Buffer((8, 16), "int32")):
+    P = T.alloc_buffer((8, 16), "int8")
+    for i, j in T.grid(8, 16):
+        with T.block("P"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            P[vi, vj] = T.if_then_else(T.And(vi >= 1, vi < 7), X[vi - 1, vj], T.int8(-128))
+    for io, j in T.grid(4, 16):
+        with T.block("outer"):
+            vo, vj = T.axis.remap("SS", [io, j])
+            for ii in range(2):
+                with T.block("C"):
+                    vi = T.axis.spatial(2, ii)
+                    C[vo * 2 + vi, vj] = T.Cast("int32", P[vo * 2 + vi, vj])
+
+
+def test_blocks_inside_of_readers_read_the_padding_too(same: Same) -> None:
+    """Later steps see who reads it: it goes ahead of its readers, or into them."""
+    sch = Schedule(nested)
+    made = sch.add_padding("P", [])
+    assert [sch.get(b).name for b in sch.get_consumers(made)] == ["outer"]  # type: ignore[union-attr]
+    sch.compute_at(made, sch.get_loops("outer")[1])
+    same(nested, sch)
+    other = Schedule(nested)
+    other.compute_inline(other.add_padding("P", []))
+    same(nested, other)

@@ -10,6 +10,7 @@ from autosched.ir.functor import Mutator, free_vars, rewrite, substitute
 from autosched.ir.patterns import choice_of, has_loads
 from autosched.ir.region import with_access
 from autosched.ir.stmt import Block, BlockRealize, Buffer, BufferStore, IterVar, Stmt, seq
+from autosched.schedule.analysis.bindings import facts
 from autosched.schedule.analysis.dependence import names, scope_of
 from autosched.schedule.kit.base import BlockRV, ScheduleBase
 from autosched.schedule.kit.names import fresh_name
@@ -113,7 +114,7 @@ def _added(state: State, realize: BlockRealize, dims: Sequence[int]) -> tuple[St
     table: dict[int, Stmt | None] = {id(top): seq(own_nest(stage), rewrite(top, realize, replace(realize, block=changed)))}
     readers = _Added(store.buffer, buffer, kept)
     for reader in state.readers(scope, store.buffer):
-        table[id(reader)] = with_access(readers.visit_block(reader))
+        table[id(reader)] = readers.visit_block(reader)
     return state.rewrite(table, {id(scope): (*scope.alloc_buffers, buffer)}), stage
 
 
@@ -138,3 +139,10 @@ class _Added(Mutator):
             return super().visit_expr(expr)
         more = BufferLoad(self.padding, tuple([load.indices[d] for d in self.kept]), self.padding.dtype)
         return binary("+", expr, cast(expr.dtype, more))
+
+    def visit_block(self, block: Block) -> Block:
+        if self.padded not in facts(block).buffers:
+            return block
+        changed = super().visit_block(block)
+        # Blocks inside read it as well. What declares nothing goes on doing so.
+        return with_access(changed) if block.reads or block.writes else changed
