@@ -11,13 +11,14 @@ from autosched.ir.patterns import choice_of, has_loads
 from autosched.ir.region import with_access
 from autosched.ir.stmt import Block, BlockRealize, Buffer, BufferStore, IterVar, Stmt, seq
 from autosched.schedule.analysis.bindings import facts
-from autosched.schedule.analysis.dependence import names, scope_of
+from autosched.schedule.analysis.dependence import scope_of
 from autosched.schedule.kit.base import BlockRV, ScheduleBase
 from autosched.schedule.kit.names import fresh_name
 from autosched.schedule.kit.nests import own_nest
 from autosched.schedule.kit.primitive import primitive
 from autosched.schedule.kit.refusal import Refusal
 from autosched.schedule.kit.state import State
+from autosched.schedule.primitives.reductions.neutral_terms import require_alone
 from autosched.schedule.primitives.reductions.plain import require_once, top_of
 
 
@@ -99,11 +100,7 @@ def _added(state: State, realize: BlockRealize, dims: Sequence[int]) -> tuple[St
     if len(set(plain)) != len(plain) or any(not isinstance(i, Var) and int_value(i) is None for i in store.indices) or (
             not set(free_vars(condition)) <= set(plain)):
         raise Refusal(f"block {block.name} does not store at its plain iterators", [block.ident], code="index")
-    if all(b is not store.buffer for b in scope.alloc_buffers):
-        raise Refusal(f"{store.buffer.name} is not allocated in {scope.name}: others may read it", [block.ident], code="output")
-    writers = state.writers(scope, store.buffer)
-    if len(writers) != 1:
-        raise Refusal(f"{store.buffer.name} is written by {names(writers)}", [w.ident for w in writers], code="writer")
+    require_alone(state, scope, block, store.buffer)
     kept = [d for d, i in enumerate(store.indices) if d in dims or (isinstance(i, Var) and i in set(free_vars(condition)))]
     buffer = Buffer(fresh_name(f"{store.buffer.name}_padding", state.buffer_names(scope)),
                     tuple([store.buffer.shape[d] for d in kept]), other.dtype)

@@ -135,11 +135,7 @@ def _zeroed(state: State, block: Block) -> Stmt:
     variables = [i for i in store.indices if isinstance(i, Var)]
     if len(set(variables)) != len(variables) or any(not isinstance(i, Var) and int_value(i) is None for i in store.indices):
         raise Refusal(f"block {block.name} does not store at its plain iterators", [block.ident], code="index")
-    if all(b is not store.buffer for b in scope.alloc_buffers):
-        raise Refusal(f"{store.buffer.name} is not allocated in {scope.name}: others may read it", [block.ident], code="output")
-    writers = state.writers(scope, store.buffer)
-    if len(writers) != 1:
-        raise Refusal(f"{store.buffer.name} is written by {names(writers)}", [w.ident for w in writers], code="writer")
+    require_alone(state, scope, block, store.buffer)
     zero = IntImm(0, other.dtype)
     table: dict[int, Stmt | None] = {
         id(block): replace(block, body=BufferStore(store.buffer, store.indices, if_then_else(condition, inside, zero)))
@@ -149,6 +145,25 @@ def _zeroed(state: State, block: Block) -> Stmt:
     for reader in state.readers(scope, store.buffer):
         table[id(reader)] = readers.visit_block(reader)
     return state.rewrite(table)
+
+
+def require_alone(state: State, scope: Block, block: Block, buffer: Buffer) -> None:
+    """Refuses a tensor that others than a scope's blocks may read, or others than one block write.
+
+    Args:
+        state: the schedule's.
+        scope: around the block.
+        block: that writes it.
+        buffer: the tensor.
+
+    Raises:
+        Refusal: as it says.
+    """
+    if all(b is not buffer for b in scope.alloc_buffers):
+        raise Refusal(f"{buffer.name} is not allocated in {scope.name}: others may read it", [block.ident], code="output")
+    writers = state.writers(scope, buffer)
+    if len(writers) != 1:
+        raise Refusal(f"{buffer.name} is written by {names(writers)}", [w.ident for w in writers], code="writer")
 
 
 class _Guarded(Mutator):
