@@ -11,8 +11,9 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from autosched.errors import ProgramError, SpaceError
-from autosched.ir.expr import BufferLoad, Cast, Var, int_value
+from autosched.ir.expr import BinOp, BufferLoad, Cast, Var, int_value
 from autosched.ir.functor import free_vars, walk_expr
+from autosched.ir.patterns import has_loads
 from autosched.ir.printer import expr_text
 from autosched.ir.scopes import ACC
 from autosched.ir.stmt import Buffer, BufferStore, PrimFunc
@@ -353,9 +354,11 @@ def _chain(
         for site in roots:
             if site.block.name not in matches or any(x.buffer not in sources for x in starts_of(site)):
                 names = " and ".join(sorted(r.block.name for r in roots))
-                raise SpaceError(f"block {_joint(chain, roots).block.name!r} joins what comes from {names}; a space joins sums "
-                                 f"of products only, and {site.block.name} is none: let what it makes be a result of the "
-                                 "program, as int8", "join")
+                # A sum of products that the machine's intrinsic does not match lies in a layout of its own.
+                kind = SpaceError if site.block.name in matches or not _multiplies(site) else NotPackedError
+                raise kind(f"block {_joint(chain, roots).block.name!r} joins what comes from {names}; a space joins sums "
+                           f"of products only, and {site.block.name} is none: let what it makes be a result of the "
+                           "program, as int8", "join")
         # The largest sum is the one whose loops are tiled; the others are made tile by tile.
         anchor = max(roots, key=lambda r: (r.steps, -chain.index(r)))
         chain = [anchor, *(s for s in chain if s is not anchor)]
@@ -385,6 +388,12 @@ def _around(
     for site in chain:
         look(site, site, None)
     return found
+
+
+def _multiplies(site: Site) -> bool:
+    """Whether a block adds up products of elements."""
+    term = term_of(site) if site.block.init is not None else None
+    return isinstance(term, BinOp) and term.op == "*" and has_loads(term.a) and has_loads(term.b)
 
 
 def _joint(chain: list[Site], roots: list[Site]) -> Site:
