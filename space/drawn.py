@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from autosched.ir.constant import values as constants
-from autosched.ir.expr import BufferLoad, is_int
+from autosched.ir.expr import BufferLoad, Expr, is_int
 from autosched.ir.interp import random_array, written
 from autosched.ir.patterns import loads_in, update_of
 from autosched.ir.stmt import Buffer, BufferStore, PrimFunc
@@ -157,8 +157,8 @@ class _Run:
         alike = prod(site.extents[own[n]] for n in axes if terms.shape[n] == 1)
         return np.asarray(_COMBINE[op].reduce(terms, axis=axes, keepdims=True) * (alike if op == "+" else 1))
 
-    def _value(self, site: Site, e: object) -> Ints:
-        return np.asarray(value_at(e, self._known.env(site), lambda x: self._read(site, x)))  # type: ignore[arg-type]
+    def _value(self, site: Site, e: Expr) -> Ints:
+        return np.asarray(value_at(e, self._known.env(site), lambda x: self._read(site, x)))
 
     def _read(self, site: Site, load: BufferLoad) -> Ints:
         if load.buffer not in self.tables:

@@ -73,12 +73,14 @@ class Formings:
         self._passing, made = passing(models), {name for model in models for name in stored(model.nest)}
         self._stored = made | {b.name for b in func.buffers}
         given, results = tables(func, some, values, ends), asked(models[0].unpacking, {}, True, {})
-        self.known = Known(func, given, results, made, self._passing)
+        # Before anything is drawn, what the text says is known.
+        self.known: Known = Known(func, given, results, made, self._passing) if apart else formings(tuple(models)).known
         makers = [Maker(m.original or m.nest.out, _sums(m), tuple(stored(m.nest))) for m in models]
-        self._makers, self._once = dict(zip(models, makers)), None
-        drawn = Drawn(self.known, models[0].laid)
-        once = Once(self.known, drawn, makers, models[0].config.block_in, self._passing)
-        if not apart and once.draw():
+        self._makers = dict(zip(models, makers))
+        self._once: Once | None = None
+        once = None if apart else Once(
+            self.known, Drawn(self.known, models[0].laid), makers, models[0].config.block_in, self._passing)
+        if once is not None and once.draw():
             same = once.same()
             # What is the same as something else is needed nowhere, nor what it alone is made of.
             self.known = Known(func, given, results, made, self._passing, same) if same else self.known

@@ -17,13 +17,13 @@ from autosched.lower.regions import shape_of
 from space.drawn import Drawn, Keys, Marks
 from space.elements import NOWHERE, Ints, Mask, Site
 from space.known import LARGE, Known, TooLargeError
+from space.visits import MIX
 
 CHECKED = (3, 6, 12, 18, 24, 32)  # draws after which no more are made if they tell all apart
 ENOUGH = 18  # after which they are enough, too, if they tell hardly more apart than before
 MORE = 500  # so many to one are hardly more
 
 PAIRS = 1 << 21  # products from which on they are not looked at pair by pair: that would cost a second
-ODD = np.uint64(0x9E3779B97F4A7C15)  # makes one number of a pair, whichever comes first
 
 
 @dataclass(frozen=True)
@@ -171,9 +171,9 @@ class Once:
         fresh = ~_among(keys, before)
         least = least[fresh]
         left = int(least.sum())
-        formed = self._pairs(site, terms) if pairs else None
+        formed = self._pairs(block) if pairs else None
         if formed is not None:
-            earlier = [x for x in map(self._pairs_of, others) if x is not None]
+            earlier = [x for x in map(self._pairs, others) if x is not None]
             left = min(left, int(np.count_nonzero(~_among(formed, earlier))))
         return Kept(left, every, len(least), int((-(-least // self._deep)).sum()))
 
@@ -212,20 +212,16 @@ class Once:
         if marks is None or not marks.varied.any():
             return None
         keys = _keys(marks, mask)
-        maker = next((m for m in self._makers if buffer.name in m.stored), None)
-        between = maker is not None and buffer not in self._known.func.buffers
-        left = self._fresh(keys, maker) if between and maker is not None else len(keys)
+        result = buffer in self._known.func.buffers
+        maker = None if result else next((m for m in self._makers if buffer.name in m.stored), None)
+        left = len(keys) if maker is None else self._fresh(keys, maker)
         return Kept(left, _times(mask, shape_of(buffer)), left)
 
     def _fresh(self, keys: Keys, maker: Maker) -> int:
-        """How many of some different elements are none that are there before a nest."""
-        return int(np.count_nonzero(~self._there(keys, maker)))
-
-    def _there(self, keys: npt.NDArray[Any], maker: Maker) -> Mask:
-        """Which elements the program is given, or nests before one have stored."""
+        """How many of some different elements are none that the program is given, or that nests before one have stored."""
         before = [m.keys.ravel() for m in self.drawn.given.values()]
         before += [self.drawn.tensors[b].keys.ravel() for b in self._stored_before(maker)]
-        return _among(keys, before)
+        return int(np.count_nonzero(~_among(keys, before)))
 
     def _stored_before(self, maker: Maker) -> list[Buffer]:
         """What other nests have stored before one, where that is in memory."""
@@ -236,27 +232,26 @@ class Once:
         """Nests before one, but those that make the same."""
         return [m for m in self._makers[: self._makers.index(maker)] if m.original != maker.original]
 
-    def _pairs_of(self, block: str) -> Keys | None:
-        """As ``_pairs``, of a block by its name."""
-        site = self._sites.get(block)
-        terms = None if site is None else self._known.terms(site)
-        return None if site is None or terms is None else self._pairs(site, terms)
-
-    def _pairs(self, site: Site, terms: tuple[BufferLoad, BufferLoad]) -> Keys | None:
+    def _pairs(self, block: str) -> Keys | None:
         """The different products that a block's sums have, ascending: several sums may have one in common.
 
-        None where a factor is all numbers, or where there are too many.
+        None where it has no sums of products, a factor is all numbers, or there are too many.
         """
-        if site.block.name in self._found:
-            return self._found[site.block.name]
+        if block in self._found:
+            return self._found[block]
+        site = self._sites.get(block)
+        terms = None if site is None else self._known.terms(site)
+        if site is None or terms is None:
+            return None
         found = [(m, x) for x in terms if (m := self.drawn.tensors.get(x.buffer)) is not None and m.varied.any()]
         if prod(site.extents.values()) > PAIRS or len(found) < len(terms):
             return None
         a, b = (self._known.at(site, m.keys, x) for m, x in found)
         varied = [self._known.at(site, m.varied, x) for m, x in found]
-        pairs, some = np.broadcast_arrays(a * b + (a + b) * ODD, varied[0] & varied[1] & self._known.wanted(site))
-        self._found[site.block.name] = _different(pairs[some])
-        return self._found[site.block.name]
+        # One number of both, whichever comes first.
+        pairs, some = np.broadcast_arrays(a * b + (a + b) * np.uint64(MIX), varied[0] & varied[1] & self._known.wanted(site))
+        self._found[block] = _different(pairs[some])
+        return self._found[block]
 
     def _different(self, site: Site, load: BufferLoad) -> Ints | None:
         """How many different elements a sum has of a factor, for all sums; None of one that is all numbers, or not known."""
