@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Hashable
 from contextlib import suppress
+from functools import partial
 
 from autosched.errors import ScheduleError
 from autosched.ir.host import split_host
@@ -42,6 +44,7 @@ from space.normalise import (
     parts,
     places,
     planes,
+    reached,
     reclips,
     repeats,
     results,
@@ -115,12 +118,12 @@ def attempt(func: PrimFunc, target: Target, wanted: Wanted, last: bool = True) -
 
 def _from(begun: Schedule, func: PrimFunc, target: Target, wanted: Wanted, last: bool) -> tuple[Schedule | None, str]:
     """As ``attempt``, of a program of plain blocks that ``func`` has been brought into."""
-    found, why = _in_some_way(begun, target, wanted)
+    found, why = _in_some_way(begun, func, target, wanted)
     if why or (found is not None and copies.unloadable(found.func)):
         # What several copies read costs the host no more, if it makes it, than the parameter itself; others had points first.
         for way in (copies.inlined, copies.hosted) if why else (copies.hosted, copies.inlined, copies.laid_out):
             read = way(begun)
-            other = None if read is None else _in_some_way(read, target, wanted)[0]
+            other = None if read is None else _in_some_way(read, func, target, wanted)[0]
             if other is not None and (why or not copies.unloadable(other.func)):
                 found, why = other, ""
                 break
@@ -128,7 +131,7 @@ def _from(begun: Schedule, func: PrimFunc, target: Target, wanted: Wanted, last:
         # Flat tensors are taken apart only where nothing else leads to a form: others had points first.
         split = flat.apart(begun, target)
         if split is not None:
-            found, why_split = _in_some_way(split, target, wanted)
+            found, why_split = _in_some_way(split, func, target, wanted)
             why = why_split or why  # what is flat still is what is in the way
     if not wanted.weights and _lacks_weights(begun.func, found, target):
         # The first way is the one mostly, in whichever way to the form.
@@ -139,7 +142,7 @@ def _from(begun: Schedule, func: PrimFunc, target: Target, wanted: Wanted, last:
     if last and not wanted.weights and _unfit(found, why):
         # Of a program that has a form as it is, another one is had in no other way than before.
         if wanted == wanted.plain or _unfit(*attempt(func, target, wanted.plain, False)):
-            other = _at_last(begun, target, wanted)
+            other = _at_last(begun, func, target, wanted)
             if other is not None:
                 return other, ""
     return found, why
@@ -150,7 +153,7 @@ def _unfit(found: Schedule | None, why: str) -> bool:
     return bool(why) or (found is not None and (copies.unloadable(found.func) or copies.guards(found.func)))
 
 
-def _at_last(begun: Schedule, target: Target, wanted: Wanted) -> Schedule | None:
+def _at_last(begun: Schedule, func: PrimFunc, target: Target, wanted: Wanted) -> Schedule | None:
     """A form of a program to which nothing else leads; None where this does not either. All others had points first.
 
     What a product lacks may show only in parts of its sum, which stages read each by itself. Windows whose lanes move are written
@@ -160,20 +163,20 @@ def _at_last(begun: Schedule, target: Target, wanted: Wanted) -> Schedule | None
     hosted = [copies.guarded(begun), *[copies.hosted(sch, every=True) for sch in (begun, *spelt)]]
     for sch in (begun, *spelt, *(h for h in hosted if h is not None)):
         # Of the program as it is everything else has been tried.
-        found = None if sch is begun else _in_some_way(sch, target, wanted)[0]
-        found = found or _laid_out(sch, target, wanted, OTHERWISE)[0]
+        found = None if sch is begun else _in_some_way(sch, func, target, wanted)[0]
+        found = found or _laid_out(sch, func, target, wanted, OTHERWISE)[0]
         if found is not None and not (_unfit(found, "") or _elsewhere(found) or copies.filled_otherwise(found.func)):
             return found
     # Beside a factor that is given, what the program makes may be the weight: tokens are mixed so, and channels then.
     for ways in (1, turned.MOST_WAYS) if turned.may(begun.func) and not is_packed(begun.func, target) else ():
-        found = _in_some_way(begun, target, wanted._replace(weights=ways))[0]
+        found = _in_some_way(begun, func, target, wanted._replace(weights=ways))[0]
         if not _unfit(found, "") and found is not None:
             return found
     # A few channels fill fewer lanes than images and taps would, were what the program makes a weight, which it is not here.
     products = [p for b in device_blocks(begun.func) if (p := product_of(b)) is not None]
     if wanted.given or not {f.buffer for p in products for f in p.factors} & written(begun.func):
         return None
-    found = _in_some_way(begun, target, wanted._replace(given=True))[0]
+    found = _in_some_way(begun, func, target, wanted._replace(given=True))[0]
     return None if _unfit(found, "") else found
 
 
@@ -184,17 +187,17 @@ def _lacks_weights(func: PrimFunc, found: Schedule | None, target: Target) -> bo
     return not target.multiplies and diagonal.remains(found.func)
 
 
-def _in_some_way(begun: Schedule, target: Target, wanted: Wanted) -> tuple[Schedule | None, str]:
+def _in_some_way(begun: Schedule, func: PrimFunc, target: Target, wanted: Wanted) -> tuple[Schedule | None, str]:
     """As ``attempt``, of a program of plain blocks with the tensors that it has."""
-    func = begun.func
-    found, why = _laid_out(begun, target, wanted, AS_IT_IS)
-    inside = any(rule.applies(func) for rule in (parts, joined, versions)) or factors.applies(func, target)
-    inside = inside or (found is None and terms.applies(func))  # others had points first
-    if inside or _needs(func if found is None else found.func, target, found is None):
-        other = _laid_out(begun, target, wanted, OTHERWISE)[0]
+    own = begun.func
+    found, why = _laid_out(begun, func, target, wanted, AS_IT_IS)
+    inside = any(rule.applies(own) for rule in (parts, joined, versions)) or factors.applies(own, target)
+    inside = inside or (found is None and terms.applies(own))  # others had points first
+    if inside or _needs(own if found is None else found.func, target, found is None):
+        other = _laid_out(begun, func, target, wanted, OTHERWISE)[0]
         found, why = (found, why) if other is None else (other, "")
     if (found is None and bool(why)) or (found is not None and _elsewhere(found)):
-        other = _laid_out(begun, target, wanted, APART)[0]
+        other = _laid_out(begun, func, target, wanted, APART)[0]
         if other is not None and not _elsewhere(other):
             return other, ""
     return found, why
@@ -212,126 +215,150 @@ def _needs(func: PrimFunc, target: Target, unpacked: bool) -> bool:
         unpacked and (units.applies(func) or gathers.flattens(func))) or groups.applies(func) or choices.applies(func)
 
 
-def _laid_out(begun: Schedule, target: Target, wanted: Wanted, otherwise: int) -> tuple[Schedule | None, str]:
+def _laid_out(
+    begun: Schedule, func: PrimFunc, target: Target, wanted: Wanted, otherwise: int
+) -> tuple[Schedule | None, str]:
     """As ``_in_some_way``, in one of the ways that there are."""
-    found, why = _formed(begun, target, wanted, False, otherwise)
+    found, why = _formed(begun, func, target, wanted, False, otherwise)
     # Of what several products read each may want another layout. Two layouts of one copy are for where copies of their own are no
     # way: these had points first.
     shared = found is not None and not otherwise and gathers.shared(found)
     if why or shared or (found is None and not is_packed(begun.func, target)):
-        other = _formed(begun, target, wanted, True, otherwise)[0]
+        other = _formed(begun, func, target, wanted, True, otherwise)[0]
         return (found, why) if other is None else (other, "")
     return found, why
 
 
 def _formed(
-    begun: Schedule, target: Target, wanted: Wanted, alone: bool, otherwise: int
+    begun: Schedule, func: PrimFunc, target: Target, wanted: Wanted, alone: bool, otherwise: int
 ) -> tuple[Schedule | None, str]:
     """As ``_laid_out``; where ``alone``, with copies of its own for every product."""
-    sch = begun.copy()
-    try:
-        if not is_packed(sch.func, target):
-            copies.require_one_value(sch.func)
-        loops.apart(sch, target)
-        initial.apply(sch, target)
-        loops.apply(sch, target)
-        initial.overwritten(sch, target)
-        wide.apply(sch, target)
-        if otherwise:
-            versions.apply(sch, target)
-            joined.apply(sch, target)
-            if otherwise == APART:
-                joined.read(sch, target)
-            parts.apply(sch, target)
-            gathers.stages(sch, target)
-            groups.rows(sch, target)
-            gathers.spelt(sch, target)
-        conditions.apply(sch, target)
-        values.apply(sch, target)
-        negation.products(sch, target)
-        if otherwise:
-            choices.apply(sch, target)
-            starts.apply(sch, target)
-            factors.apply(sch, target)
-            scaled.apply(sch, target)
-            lacking.apply(sch, target)
-        moves.apply(sch, target)
-        reversal.results(sch, target)
-        results.apply(sch, target)
-        offsets.apply(sch, target)
-        if otherwise:
-            terms.apply(sch, target)
-        gathers.stages(sch, target)
-        gathers.results(sch, target)
-        if wanted.fused:
-            made = fused.apply(sch, target)
-            if made is None:
-                return None, ""
-            sch = made
-        else:
-            sch = places.apart(sch, target, wanted.cropped)
-        negation.apply(sch, target)
-        if otherwise:
-            starts.apply(sch, target)  # a sum made negative starts with the negative of what it started with
-            negation.narrow_all(sch)
-        diagonal.apart(sch, target, bool(wanted.weights))
-        again.apply(sch, target)
-        epilogue.apply(sch, target, wanted.loaded)
-        clips.apply(sch, target)
-        sums.apply(sch, target)
-        if not wanted.weights:
-            diagonal.apply(sch, target)  # else when it is known what the program makes
-        if is_packed(sch.func, target):
-            loops.arranged(sch, target)
-            if wanted.weights:
-                diagonal.apply(sch, target, True)
-        elif wanted.weights:
-            sch = _with_weights(sch, target, wanted, alone, otherwise)
-        elif not _in_elements(sch, target, wanted, alone, otherwise):
-            return None, ""
-        if is_packed(sch.func, target):
-            if any(step.op in ("negate_factor", "split_factor") for step in sch.trace.insts):
-                # Products by element are sums only now. Without differences they stay apart, as points of theirs have it.
-                sums.apply(sch, target)
-            if wanted.differences and not windows.apply(sch, target, wanted.kept, wanted.slid, wanted.bordered):
-                return None, ""
-            if wanted.doubled and not doubled.apply(sch, target):
-                return None, ""
-            with suppress(ScheduleError), sch.all_or_none():  # where it cannot be, operands of int8 are what is in the way
-                widening.apply(sch, target, wanted.loaded)
-            if wanted.weights:
-                sums.apply(sch, target)  # products by element are sums only now, and what is added to them is widened
-            if otherwise and lacking.lacks(sch.func, target, True):
-                # What the program narrows itself is in the accumulator still: the GEMM makes no product of it.
-                lacking.apply(sch, target, True)
-                negation.apply(sch, target)
-                negation.narrow_all(sch)
-            values.apply(sch, target)
-            clips.apply(sch, target)
-            reclips.apply(sch, target)
-            apart.apply(sch, target)
-    except ScheduleError as error:
-        # A primitive that refuses says that the program is of no form that these rules know; what is in the way of a schedule
-        # of the program as it is, analysis says.
-        return None, error.reason
+    asked: tuple[Hashable, ...] = (wanted.fused, wanted.cropped, wanted.loaded, bool(wanted.weights), otherwise)
+    sch, why = reached.onwards(func, begun, ("values", target.key(), *asked), partial(
+        _in_values, target=target, wanted=wanted, otherwise=otherwise))
+    if sch is None:
+        return None, why
+    packed = is_packed(sch.func, target)
+    # Each goes on from where others may have come to, and depends on a part of what is wanted of the form.
+    stages: list[tuple[Callable[[Schedule], Schedule | None], tuple[Hashable, ...]]] = []
+    if packed:
+        stages.append((partial(_as_packed, target=target, wanted=wanted), ("packed", bool(wanted.weights))))
+    elif wanted.weights:
+        asked = (wanted.gathered, wanted.repeated, wanted.banded, wanted.flat, wanted.given, wanted.weights, alone, otherwise)
+        stages.append((partial(_with_weights, target=target, wanted=wanted, alone=alone, otherwise=otherwise),
+                       ("weights", *asked)))
+    else:
+        asked = (wanted.gathered, wanted.repeated, wanted.banded, alone, otherwise)
+        stages.append((partial(_arranged, target=target, wanted=wanted, alone=alone, otherwise=otherwise), ("order", *asked)))
+        asked = (wanted.flat, wanted.banded, wanted.given, otherwise == APART)
+        stages.append((partial(_in_elements, target=target, wanted=wanted, otherwise=otherwise), ("elements", *asked)))
+    asked = (wanted.differences, wanted.kept, wanted.slid, wanted.bordered, wanted.doubled, wanted.loaded, bool(wanted.weights))
+    stages.append((partial(_ended, target=target, wanted=wanted, otherwise=otherwise), ("ends", *asked, bool(otherwise))))
+    for rules, wants in stages:
+        sch, why = reached.onwards(func, sch, (target.key(), *wants), rules)
+        if sch is None:
+            return None, why  # what is in the way of a schedule of the program as it is, analysis says
     if sch.trace.insts and not is_packed(sch.func, target):
         return None, "what reads a tensor wants its elements in different ways"
     return (sch if sch.trace.insts else None), ""
 
 
-def _in_elements(
-    sch: Schedule, target: Target, wanted: Wanted, alone: bool, otherwise: int, weights: frozenset[str] = frozenset()
-) -> bool:
-    """Lays tensors out in whole elements, as far as the rules know; whether there is the form that is wanted.
+def _in_values(sch: Schedule, target: Target, wanted: Wanted, otherwise: int) -> Schedule | None:
+    """Brings what a program stores, and where, into what the machine has; None where there is no such form.
 
-    Args:
-        sch: of the program.
-        target: the machine.
-        wanted: what the form has.
-        alone: whether every product has copies of its own of what is given to the program.
-        otherwise: the way to the form.
-        weights: names of blocks that copy what others make, to be read as weights.
+    Raises:
+        ScheduleError: a primitive refuses.
     """
+    if not is_packed(sch.func, target):
+        copies.require_one_value(sch.func)
+    loops.apart(sch, target)
+    initial.apply(sch, target)
+    loops.apply(sch, target)
+    initial.overwritten(sch, target)
+    wide.apply(sch, target)
+    if otherwise:
+        versions.apply(sch, target)
+        joined.apply(sch, target)
+        if otherwise == APART:
+            joined.read(sch, target)
+        parts.apply(sch, target)
+        gathers.stages(sch, target)
+        groups.rows(sch, target)
+        gathers.spelt(sch, target)
+    conditions.apply(sch, target)
+    values.apply(sch, target)
+    negation.products(sch, target)
+    if otherwise:
+        choices.apply(sch, target)
+        starts.apply(sch, target)
+        factors.apply(sch, target)
+        scaled.apply(sch, target)
+        lacking.apply(sch, target)
+    moves.apply(sch, target)
+    reversal.results(sch, target)
+    results.apply(sch, target)
+    offsets.apply(sch, target)
+    if otherwise:
+        terms.apply(sch, target)
+    gathers.stages(sch, target)
+    gathers.results(sch, target)
+    if wanted.fused:
+        made = fused.apply(sch, target)
+        if made is None:
+            return None
+        sch = made
+    else:
+        sch = places.apart(sch, target, wanted.cropped)
+    negation.apply(sch, target)
+    if otherwise:
+        starts.apply(sch, target)  # a sum made negative starts with the negative of what it started with
+        negation.narrow_all(sch)
+    diagonal.apart(sch, target, bool(wanted.weights))
+    again.apply(sch, target)
+    epilogue.apply(sch, target, wanted.loaded)
+    clips.apply(sch, target)
+    sums.apply(sch, target)
+    if not wanted.weights:
+        diagonal.apply(sch, target)  # else when it is known what the program makes
+    return sch
+
+
+def _as_packed(sch: Schedule, target: Target, wanted: Wanted) -> Schedule | None:
+    """Brings the loops of a program whose tensors are packed into an order; as for ``_in_values``."""
+    loops.arranged(sch, target)
+    if wanted.weights:
+        diagonal.apply(sch, target, True)
+    return sch
+
+
+def _ended(sch: Schedule, target: Target, wanted: Wanted, otherwise: int) -> Schedule | None:
+    """Brings what is in whole elements into nests; as for ``_in_values``."""
+    if is_packed(sch.func, target):
+        if any(step.op in ("negate_factor", "split_factor") for step in sch.trace.insts):
+            # Products by element are sums only now. Without differences they stay apart, as points of theirs have it.
+            sums.apply(sch, target)
+        if wanted.differences and not windows.apply(sch, target, wanted.kept, wanted.slid, wanted.bordered):
+            return None
+        if wanted.doubled and not doubled.apply(sch, target):
+            return None
+        with suppress(ScheduleError), sch.all_or_none():  # where it cannot be, operands of int8 are what is in the way
+            widening.apply(sch, target, wanted.loaded)
+        if wanted.weights:
+            sums.apply(sch, target)  # products by element are sums only now, and what is added to them is widened
+        if otherwise and lacking.lacks(sch.func, target, True):
+            # What the program narrows itself is in the accumulator still: the GEMM makes no product of it.
+            lacking.apply(sch, target, True)
+            negation.apply(sch, target)
+            negation.narrow_all(sch)
+        values.apply(sch, target)
+        clips.apply(sch, target)
+        reclips.apply(sch, target)
+        apart.apply(sch, target)
+    return sch
+
+
+def _arranged(sch: Schedule, target: Target, wanted: Wanted, alone: bool, otherwise: int) -> Schedule | None:
+    """Brings what is to be laid out in elements into an order, as far as the rules know; as for ``_in_values``."""
     if alone:
         copies.apart(sch, target, otherwise == APART)
     extra = [units.apply] if otherwise else []
@@ -340,10 +367,25 @@ def _in_elements(
     for rule in (*COPYING, *heads, *extra, *ARRANGING, grouped, *far):
         rule(sch, target)
     if (wanted.gathered and not gathering.apply(sch, target)) or (wanted.repeated and not groups.repeated(sch, target)):
-        return False
-    if wanted.banded and not banding.apply(sch, target):
-        return False
+        return None
+    return None if wanted.banded and not banding.apply(sch, target) else sch
 
+
+def _in_elements(
+    sch: Schedule, target: Target, wanted: Wanted, otherwise: int, weights: frozenset[str] = frozenset()
+) -> Schedule | None:
+    """Lays tensors out in whole elements, as far as the rules know; None where there is no such form.
+
+    Args:
+        sch: of the program, in an order.
+        target: the machine.
+        wanted: what the form has.
+        otherwise: the way to the form.
+        weights: names of blocks that copy what others make, to be read as weights.
+
+    Raises:
+        ScheduleError: a primitive refuses.
+    """
     def pack(laid_out: Schedule) -> bool:
         gathers.apply(laid_out, target)
         if wanted.flat and not planes.apply(laid_out, target):
@@ -358,9 +400,9 @@ def _in_elements(
         return True
 
     if wanted.flat or wanted.banded:  # there places fill the lanes that channels leave empty
-        return pack(sch)
+        return sch if pack(sch) else None
     merging.apply(sch, target, pack)
-    return True
+    return sch
 
 
 def _with_weights(sch: Schedule, target: Target, wanted: Wanted, alone: bool, otherwise: int) -> Schedule:
@@ -372,7 +414,8 @@ def _with_weights(sch: Schedule, target: Target, wanted: Wanted, alone: bool, ot
     refused = None
     for trial, weights in turned.ways(sch, alone, wanted.weights):
         try:
-            _in_elements(trial, target, wanted, alone, otherwise, weights)
+            if _arranged(trial, target, wanted, alone, otherwise) is not None:
+                _in_elements(trial, target, wanted, otherwise, weights)
         except ScheduleError as error:
             refused = refused or error
             continue
