@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from autosched.errors import ScheduleError
 from autosched.ir.expr import BinOp, BufferLoad, Expr, Var
-from autosched.ir.functor import expr_children, walk_expr
+from autosched.ir.functor import expr_children, free_vars, walk_expr
 from autosched.ir.patterns import has_loads
 from autosched.ir.stmt import Block, PrimFunc
 from autosched.schedule import Schedule
@@ -111,10 +111,18 @@ def apply(sch: Schedule, target: Target, made: bool = False) -> None:
         # The weight is what the host lays out, and of two such what has fewer elements: it is what becomes larger.
         if mine == [True, False] or (mine[0] == mine[1] and elements_of(data.buffer) < elements_of(weight.buffer)):
             data, weight = weight, data
+        rows = set(free_vars(store.indices[-2])) if target.config.batch > 1 and len(store.indices) > 1 else set()
+        if rows & set(_moving(weight)):
+            continue  # all rows of an element are multiplied by one diagonal: what differs from row to row is none
         axis = next(k for k, iv in enumerate(block.iter_vars) if iv.var is lane)
         diagonal = sch.diagonalize(sch.get_sblock(block.name), axis, weight.buffer.name)
         if by_gemm:
             sch.diagonal_by_gemm(diagonal)
+
+
+def _moving(load: BufferLoad) -> list[Var]:
+    """The iterators that an element moves with."""
+    return [v for index in load.indices for v in free_vars(index)]
 
 
 def _factors(block: Block) -> tuple[BufferLoad, BufferLoad] | None:

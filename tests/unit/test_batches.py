@@ -114,13 +114,22 @@ def made_weight() -> PrimFunc:
     return te.create_prim_func([a, b, w, te.compute((8, 20), lambda i, j: narrow(p[i, j], 8), name="o")])
 
 
+def rotated(rows: int = 5) -> PrimFunc:
+    """Halves of rows turned by angles of their own: what a row is multiplied by differs from row to row."""
+    x, c, d = te.placeholder((rows, 32), "int8", name="x"), *(te.placeholder((rows, 16), "int8", name=n) for n in "cd")
+    turned = te.compute((rows, 16), lambda i, j: ((
+        x[i, j].astype("int32") * c[i, j].astype("int32") - x[i, j + 16].astype("int32") * d[i, j].astype("int32")) >> 7
+    ).astype("int8"), name="o")
+    return te.create_prim_func([x, c, d, turned])
+
+
 PROGRAMS: list[tuple[Callable[[], PrimFunc], int]] = [
     (lambda: dense(8, across=True), 4), (lambda: dense(7, down=True), 2), (lambda: dense(3, across=True, down=True), 4),
     (lambda: dense(8, k=1, across=True), 2), (vector, 2), (lambda: vector(behind=True), 2), (lambda: stages((4, 20)), 2),
     (lambda: stages((16, 40)), 16), (lambda: stages((3, 17, 5), "int8"), 4),
     (lambda: stages((1, 20, 3, 5), fewer=True), 2), (filters, 2), (layers, 4), (made_weight, 2),
     (lambda: convolution(20, 40, k=3, pad=1, n=3), 2), (lambda: convolution(32, 24), 4),
-    (lambda: convolution(16, 16, k=3), 2),
+    (lambda: convolution(16, 16, k=3), 2), (rotated, 2), (rotated, 4),
 ]
 
 
