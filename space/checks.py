@@ -55,6 +55,9 @@ def check_site(
         if data:
             raise SpaceError(f"block {name!r} reads {load.buffer.name} at {expr_text(data[0])}, an index that is data; the "
                              "machine needs addresses that are known before it runs", "index")
+    if any(c is not None and has_loads(c[0]) for c in map(choice_of, walk_expr(store.value))):
+        raise SpaceError(f"block {name!r} chooses by data; the ALU has no choice but minimum and maximum: write it with T.min "
+                         "and T.max", "choice")
     if site.block.init is not None:
         if name not in matches and term_of(site) is None:
             raise SpaceError(f"block {name!r} is a reduction that neither the GEMM nor the ALU computes: {store.buffer.name} "
@@ -66,9 +69,6 @@ def check_site(
                                  f"and a sum or extremum over up to {WRITTEN_OUT} is written out as stages: make one of so many "
                                  "at a time, or store what it takes in as int8 in a block before", "product")
         return
-    if any(c is not None and has_loads(c[0]) for c in map(choice_of, walk_expr(store.value))):
-        raise SpaceError(f"block {name!r} chooses by data; the ALU has no choice but minimum and maximum: write it with T.min "
-                         "and T.max", "choice")
     own = [x for x in loads_in(store.value) if x.buffer is store.buffer]
     if own and all(x.indices == store.indices for x in own):
         raise SpaceError(f"block {name!r} reads {store.buffer.name}, which it writes: store what it makes in a tensor of its own",

@@ -3,7 +3,7 @@
 A block that only moves elements reads them at other places than it stores, and the accelerator stores vectors as they are made.
 So the stage that makes them takes the place of the move, and the sum in front of it is computed in the order that the stage
 wants: a layout of what the sum reads, which the host gives for free where that is a parameter. What stages read elsewhere, and
-int8 holds, is stored as int8: it comes back from memory then, at whatever place.
+int8 holds, is stored as int8: it comes back from memory then, at whatever place. So is what they make of a sum alone, a mean say.
 """
 
 from __future__ import annotations
@@ -12,10 +12,11 @@ from math import prod
 
 from autosched.errors import ScheduleError
 from autosched.ir.expr import BufferLoad
-from autosched.ir.functor import free_vars
+from autosched.ir.functor import free_vars, walk_expr
 from autosched.ir.stmt import Block, Buffer, PrimFunc
 from autosched.schedule import Schedule
 from autosched.schedule.primitives.reductions.factors import is_narrow
+from autosched.schedule.primitives.reductions.stages import part_at
 from autosched.target import Target
 from space.normalise import places
 from space.normalise.blocks import (
@@ -30,7 +31,9 @@ from space.normalise.blocks import (
     readers_of,
     store_of,
     writer_of,
+    written,
 )
+from space.normalise.copies import paths_to
 
 MOST = 16  # moves behind each other
 
@@ -41,7 +44,7 @@ def applies(func: PrimFunc) -> bool:
     Args:
         func: a program of plain blocks.
     """
-    return any(_moves(func, block) or _stored(func, block) for block in device_blocks(func))
+    return any(_moves(func, block) or _stored(func, block) or _of_a_sum(func, block) for block in device_blocks(func))
 
 
 def apart(sch: Schedule, target: Target) -> Schedule | None:
@@ -56,6 +59,11 @@ def apart(sch: Schedule, target: Target) -> Schedule | None:
         for block in device_blocks(sch.func):
             if _stored(made.func, device_block(made, block.name)):
                 made.narrow_block(made.get_sblock(block.name))
+            for _ in range(MOST):
+                path = _of_a_sum(made.func, device_block(made, block.name))
+                if path is None:
+                    break
+                made.narrow_block(made.decompose_value(made.get_sblock(block.name), path, True))
         for name in reversed([b.name for b in device_blocks(sch.func)]):
             for _ in range(MOST):
                 if not _stands(made, name) or not _moves(made.func, device_block(made, name)):
@@ -83,6 +91,25 @@ def _stored(func: PrimFunc, block: Block) -> bool:
         return False
     readers = [b for b in readers_of(func, made) if b.init is None]
     return any(x.buffer is made and x.indices != store_of(b).indices for b in readers for x in loads_of(b))
+
+
+def _of_a_sum(func: PrimFunc, block: Block) -> list[int] | None:
+    """Where a stage computes what int8 holds of one element of a sum that it reads elsewhere: the path of the most of it."""
+    store, made = store_of(block), written(func)
+    if block.init is not None:
+        return None
+    summed = {store_of(b).buffer for b in device_blocks(func) if b.init is not None and store_of(b).buffer not in func.buffers}
+    for path in paths_to(store.value, summed & made):
+        load = part_at(block, store.value, path)
+        assert isinstance(load, BufferLoad)
+        if load.indices == store.indices:
+            continue
+        for n in range(1, len(path)):
+            part = part_at(block, store.value, path[:n])
+            inside = [e for e in walk_expr(part) if isinstance(e, BufferLoad)]
+            if inside == [load] and set(free_vars(part)) == set(free_vars(load)) and is_narrow(func, block, part):
+                return path[:n]
+    return None
 
 
 def _stands(sch: Schedule, name: str) -> bool:

@@ -213,3 +213,47 @@ def test_what_is_added_to_a_sum_is_of_a_type_that_the_machine_takes(dtype: str, 
     with refused(SpaceError, "type") as caught:
         Space(func, target)
     assert str(caught.value).endswith("reads r as uint8; the ALU takes int32, and int8 by the GEMM: give the program r as int32")
+
+
+# -- what is made of a sum and read elsewhere ---------------------------------------------------------------------------
+
+MEANS: dict[str, Callable[[Expr], Expr]] = {
+    "shifted": lambda s: s >> 5, "multiplied": lambda s: (s * 3) >> 7, "limited": lambda s: te.max(te.min(s, 100), -100),
+}
+
+
+def without_means(mean: Callable[[Expr], Expr], axes: int = 1, made: bool = False) -> PrimFunc:
+    """Rows, or planes, of which each has what is made of its sum taken away."""
+    shape = (3, 32) if axes == 1 else (1, 16, 4, 8)
+    x, w = te.placeholder(shape, "int8", name="x"), te.placeholder((32, 32), "int8", name="w")
+    read = int8(product(x, w, lambda a, b: a * b, "p"), "a") if made else x
+    over = [te.reduce_axis((0, n), f"r{n}") for n in shape[-axes:]]
+    s = te.compute(shape[:-axes], lambda *i: te.sum(wide(read[(*i, *over)]), axis=over), name="s")
+    y = te.compute(shape, lambda *i: te.max(te.min(wide(read(*i)) - mean(s[i[:-axes]]), 127), -128).astype("int8"), name="y")
+    return te.create_prim_func([x, *([w] if made else []), y])
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize(("axes", "made"), [(1, False), (2, False), (1, True)])
+@pytest.mark.parametrize("mean", MEANS)
+def test_a_mean_is_written_where_it_is_taken_away(mean: str, axes: int, made: bool, target: str) -> None:
+    computes(without_means(MEANS[mean], axes, made), target)
+
+
+def test_what_int8_does_not_hold_of_a_sum_is_read_where_it_is_made() -> None:
+    with refused(SpaceError, "index") as caught:
+        Space(without_means(lambda s: s >> 3), "vta-de10")
+    assert "reads s at another place than it writes" in str(caught.value)
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_a_term_that_is_chosen_by_data_is_told_at_once(target: str) -> None:
+    x, k = te.placeholder((32, 16), "int8", name="x"), te.reduce_axis((0, 32), "k")
+
+    def counted(term: Callable[[Expr, Expr], Expr]) -> PrimFunc:
+        s = te.compute((4, 16), lambda i, j: te.sum(term(wide(x[k, j]), i), axis=k), name="s")
+        return te.create_prim_func([x, te.compute((4, 16), lambda i, j: s[i, j].astype("int8"), name="y")])
+
+    with refused(SpaceError, "choice") as caught:
+        Space(counted(lambda v, i: te.if_then_else(v >= i, 1, 0)), target)
+    assert str(caught.value).startswith("block 's' chooses by data")

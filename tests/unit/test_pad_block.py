@@ -212,6 +212,44 @@ def test_no_such_part(block: str, path: list[int], code: str) -> None:
     assert sch.func == dense
 
 
+BY_ROWS = '''
+@T.prim_func
+def f(A: T.Buffer((1, 8), "int32"), B: T.Buffer((6, 8), "int32"), C: T.Buffer((1, 6, 8), "int32")):
+    for u, i, j in T.grid(1, 6, 8):
+        with T.block("C"):
+            vu, vi, vj = T.axis.remap("SSS", [u, i, j])
+            C[vu, vi, vj] = B[vi, vj] - %s
+'''
+
+
+@pytest.mark.parametrize(("value", "shape", "made"), [
+    ("T.shift_right(A[vu, vj] * 3, 2)", [1, 8], "T.shift_right(A[v_i0, v_i1] * 3, 2)"),
+    ("T.max(A[0, 7 - vj], 5)", [1, 8], "T.max(A[v_i0, v_i1], 5)"),
+    ("T.max(B[vi, 3], 5)", [6, 1], "T.max(B[v_i0, v_i1 + 3], 5)"),
+])
+def test_a_part_is_made_once_for_what_it_reads(
+    value: str, shape: list[int], made: str, same: Same, verify_trace_roundtrip: Verify
+) -> None:
+    func = parse(BY_ROWS % value)
+    sch = Schedule(func)
+    stage = sch.get(sch.decompose_value("C", [1], True))
+    assert [int(e.value) for e in stage.body.buffer.shape] == shape
+    assert made in sch.func.script()
+    same(func, sch)
+    verify_trace_roundtrip(sch, func)
+
+
+@pytest.mark.parametrize(("value", "path"), [
+    ("T.max(A[vu, vj], B[vi, vj])", [1]), ("T.max(A[vu, vj], vi)", [1]), ("T.max(A[vu, 0], 1)", [1, 1]),
+])
+def test_a_part_that_depends_on_more_than_it_reads_is_made_for_each(value: str, path: list[int]) -> None:
+    func = parse(BY_ROWS % value)
+    sch = Schedule(func)
+    with refused(ScheduleError, "form"):
+        sch.decompose_value("C", path, True)
+    assert sch.func == func
+
+
 MIRRORED = '''
 @T.prim_func
 def f(A: T.Buffer((6, 16), "int8"), B: T.Buffer((7, 16), "int8")):

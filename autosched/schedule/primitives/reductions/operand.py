@@ -15,10 +15,10 @@ from autosched.schedule.kit.refusal import Refusal
 
 
 def operand_stage(block: Block, part: Expr, names: set[str], buffers: set[str]) -> tuple[Block, Stmt, Buffer, Expr]:
-    """A stage that computes a part of what a block with init stores, once for each element that the part reads.
+    """A stage that computes a part of what a block stores, once for each element that the part reads.
 
     Args:
-        block: sums up.
+        block: sums up, or stores one value.
         part: of its value; reads one element of one tensor at affine indices, and depends on the iterators through these only.
         names: of blocks, taken.
         buffers: names of buffers, taken.
@@ -70,6 +70,9 @@ def operand_stage(block: Block, part: Expr, names: set[str], buffers: set[str]) 
             inverse[pivot] = var + low - (index - pivot)
     at = {var: Range(IntImm(0, var.dtype), IntImm(n, var.dtype)) for var, _, n in places}
     known = Analyzer({**{iv.var: iv.dom for iv in block.iter_vars}, **at})
+    if block.init is None:
+        # A stage reads a sum where it stores, also along what has one index.
+        known = Analyzer({var: dom for var, dom in at.items() if int_value(dom.extent) != 1})
     guarded = _Moved(load, BufferLoad(load.buffer, tuple([
         read.get(d, var + low) for d, (var, low, _) in enumerate(places)]), load.dtype), inverse)
     value = known.simplify(guarded.visit_expr(inner))

@@ -63,7 +63,7 @@ class Stages(ScheduleBase):
         self.commit_nodes(state, {id(realize.block): new})
 
     @primitive
-    def decompose_value(self, block: BlockRV | str, path: Sequence[int]) -> BlockRV:
+    def decompose_value(self, block: BlockRV | str, path: Sequence[int], by_read: bool | None = None) -> BlockRV:
         """Computes a part of what a block stores in a stage of its own, before it.
 
         Args:
@@ -72,6 +72,7 @@ class Stages(ScheduleBase):
                 these.
             path: the operand to take at each step from the stored value down to the part, e.g. ``[0]`` for what
                 ``cast(int8, x)`` converts, ``[0, 1]`` for the second operand of the sum that it converts.
+            by_read: whether the stage of a block without init is made as that of a sum is; the part is then such as a sum's.
 
         Returns:
             The block of the new stage; its buffer has the shape of the block's own and is named after it. Of a sum, it has an
@@ -104,7 +105,7 @@ class Stages(ScheduleBase):
         assert isinstance(block, BlockRV)
         state, realize = self.block_at(block)
         try:
-            body, made = _split(state, realize, [int(p) for p in path])
+            body, made = _split(state, realize, [int(p) for p in path], bool(by_read))
         except Refusal as r:
             self.refuse(r.reason, r.marks, r.hint, state, code=r.code)
         self.commit(state, body)
@@ -267,15 +268,15 @@ def _reordered(block: Block, order: list[int], path: list[int]) -> Block:
     return with_access(replace(block, body=BufferStore(store.buffer, store.indices, value)))
 
 
-def _split(state: State, realize: BlockRealize, path: list[int]) -> tuple[Stmt, Block]:
+def _split(state: State, realize: BlockRealize, path: list[int], by_read: bool) -> tuple[Stmt, Block]:
     block = realize.block
     store = plain_store(block)
     part = part_at(block, store.value, path)
     own = [iv.var for iv in block.iter_vars]
-    if not has_loads(part) or (block.init is not None and not any(v in own for v in free_vars(part))):
+    if not has_loads(part) or ((block.init is not None or by_read) and not any(v in own for v in free_vars(part))):
         raise Refusal(f"{expr_text(part)} in block {block.name} loads nothing", [block.ident], code="form")
     scope = scope_of(state, block)
-    if block.init is not None:
+    if block.init is not None or by_read:
         taken = set(state.block_names()), state.buffer_names(scope)
         made, nest, buffer, stands = operand_stage(block, part, *taken)
         require_inside(state, realize, path, made)
