@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from autosched.errors import LoweringError
-from autosched.ir.expr import BinOp, BufferLoad, Call, Cast, Expr, IntImm, bits, wrap
+from autosched.ir.expr import BinOp, BufferLoad, Call, Cast, Expr, IntImm, Var, bits, wrap
 from autosched.ir.patterns import choice_of, has_loads
 from autosched.ir.scopes import ACC, DRAM, SRAM_SCOPES
 from autosched.lower.affine import Lin, constraints
@@ -201,6 +201,9 @@ def convert(builder: Builder, value: Expr, name: str) -> Node:
                                    "differ from place to place are tensors, as in T.max(T.min(x, upper[..]), lower[..])")
     from autosched.ir.printer import expr_text
 
+    if isinstance(value, Var):
+        raise LoweringError("alu", f"block {name} computes with the number of an iteration, which the ALU does not know: what "
+                                   "depends on the place is a tensor, as in x[..] + place[..]")
     divides = isinstance(value, BinOp) and value.op in ("//", "/", "truncdiv", "%", "truncmod")
     instead = "; it shifts instead of dividing: x // 8 is x >> 3, and x // 10 about (x * 205) >> 11" if divides else ""
     raise LoweringError("alu", f"block {name}: the ALU cannot compute {expr_text(value)}{instead}")

@@ -48,7 +48,7 @@ def remains(func: PrimFunc) -> bool:
 
 
 def apart(sch: Schedule, target: Target, made: bool = False) -> None:
-    """Gives products of int8 elements, of which one is a parameter's, stages of their own.
+    """Gives products of int8 elements, of which the host has one, stages of their own.
 
     Args:
         sch: of the program.
@@ -56,7 +56,7 @@ def apart(sch: Schedule, target: Target, made: bool = False) -> None:
         made: whether also those of which the program makes both.
     """
     params = {store_of(b).buffer for b in device_blocks(sch.func)} if made else set()
-    params |= {*given(sch.func)}
+    params |= {*given(sch.func)} | filled(sch)
     for name in [b.name for b in device_blocks(sch.func) if b.init is None]:
         for _ in range(MOST):
             value = store_of(device_block(sch, name)).value

@@ -11,6 +11,7 @@ from math import prod
 from autosched.errors import ScheduleError
 from autosched.ir.expr import BufferLoad, Expr, Var, int_value
 from autosched.ir.functor import free_vars, substitute
+from autosched.ir.host import is_move
 from autosched.ir.simplify import linear_form
 from autosched.ir.stmt import Block, Buffer, PrimFunc
 from autosched.schedule import Schedule
@@ -23,13 +24,17 @@ from space.normalise.blocks import (
     extents,
     filled,
     has_digits,
+    is_packed,
     loads_of,
     pack_blocks,
     product_of,
     store_of,
     written,
 )
+from space.normalise.copies import part_of, paths_to
 from space.normalise.layouts import by_element
+
+MOST = 16  # such operands of one stage
 
 
 def flattens(func: PrimFunc) -> bool:
@@ -90,10 +95,26 @@ def stages(sch: Schedule, target: Target) -> None:
         def over(*i: Expr, read: tuple[Expr, ...] = read, own: list[Var] = own) -> tuple[Expr, ...]:
             return tuple([substitute(e, dict(zip(own, i))) for e in read if int_value(e) is None])
 
+        trial = sch.copy() if is_packed(sch.func, target) else sch  # where nothing is done to what is in form, nothing is said
         try:
-            sch.transform_block_layout(sch.get_sblock(block.name), over)
+            trial.transform_block_layout(trial.get_sblock(block.name), over)
+            sch.adopt(trial)
+        except ScheduleError:  # some of it twice, or not at all
+            _moved_before(sch, block, made)
+
+
+def _moved_before(sch: Schedule, block: Block, made: set[Buffer]) -> None:
+    """Lets blocks move what is made in int8 to where a stage computes with it, which reads it at digits: a finer image, say."""
+    for _ in range(MOST):
+        value = store_of(device_block(sch, block.name)).value
+        paths = [] if is_move(value) else paths_to(value, {b for b in made if b.dtype == "int8"})
+        at = [path for path in paths if isinstance(x := part_of(value, path), BufferLoad) and has_digits(*x.indices)]
+        if not at:
+            return
+        try:
+            sch.decompose_value(sch.get_sblock(block.name), at[0])
         except ScheduleError:
-            continue  # some of it twice, or not at all
+            return  # what is in the way of a schedule, analysis says
 
 
 def results(sch: Schedule, target: Target) -> None:

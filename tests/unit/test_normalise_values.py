@@ -12,8 +12,13 @@ from autosched import te
 from autosched.errors import SpaceError
 from autosched.ir import PrimFunc
 from autosched.ir.expr import Expr
+from autosched.schedule import Schedule
 from autosched.script import parse
+from autosched.target import get_target
 from space import Space
+from space.lowerable import require_lowerable
+from space.normalise import choices
+from space.normalise.blocks import pack_blocks, store_of
 
 TARGETS = ["vta-de10", "vta-de10-portable"]
 
@@ -219,6 +224,7 @@ def test_what_is_added_to_a_sum_is_of_a_type_that_the_machine_takes(dtype: str, 
 
 MEANS: dict[str, Callable[[Expr], Expr]] = {
     "shifted": lambda s: s >> 5, "multiplied": lambda s: (s * 3) >> 7, "limited": lambda s: te.max(te.min(s, 100), -100),
+    "scaled behind": lambda s: (s >> 5) * 3,
 }
 
 
@@ -240,6 +246,14 @@ def test_a_mean_is_written_where_it_is_taken_away(mean: str, axes: int, made: bo
     computes(without_means(MEANS[mean], axes, made), target)
 
 
+def test_of_what_depends_on_more_a_part_is_a_sums_alone() -> None:
+    x, k = te.placeholder((3, 32), "int8", name="x"), te.reduce_axis((0, 32), "k")
+    s = te.compute((3,), lambda i: te.sum(wide(x[i, k]), axis=k), name="s")
+    y = te.compute((3, 32), lambda i, j: te.max(te.min(
+        wide(x[i, j]) - te.max(te.min((s[i] >> 5) + j, 100), -100), 127), -128).astype("int8"), name="y")
+    computes(te.create_prim_func([x, y]), "vta-de10")
+
+
 def test_what_int8_does_not_hold_of_a_sum_is_read_where_it_is_made() -> None:
     with refused(SpaceError, "index") as caught:
         Space(without_means(lambda s: s >> 3), "vta-de10")
@@ -257,3 +271,101 @@ def test_a_term_that_is_chosen_by_data_is_told_at_once(target: str) -> None:
     with refused(SpaceError, "choice") as caught:
         Space(counted(lambda v, i: te.if_then_else(v >= i, 1, 0)), target)
     assert str(caught.value).startswith("block 's' chooses by data")
+
+
+# -- numbers of iterations ----------------------------------------------------------------------------------------------
+
+PLACES: dict[str, Callable[[Expr, Expr, Expr], Expr]] = {
+    "added": lambda v, i, j: v + j * 2 - i, "as a factor": lambda v, i, j: (v * (31 - j)) >> 5,
+    "of a limit": lambda v, i, j: te.min(v, j - i),
+    "wide": lambda v, i, j: v + (j * 300 >> 3), "chosen by place": lambda v, i, j: v + te.if_then_else(j > i, 5, 0),
+    "beside a choice by it": lambda v, i, j: te.if_then_else(j > i, v, -128) + j,
+}
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("behind", ["parameter", "product"])
+@pytest.mark.parametrize("place", PLACES)
+def test_what_depends_on_places_alone_is_a_tensor_of_the_hosts(place: str, behind: str, target: str) -> None:
+    x, w = te.placeholder((5, 32), "int8", name="x"), te.placeholder((32, 32), "int8", name="w")
+    read = int8(product(x, w, lambda a, b: a * b), "a") if behind == "product" else x
+    y = te.compute((5, 32), lambda i, j: te.max(te.min(
+        PLACES[place](wide(read[i, j]), i, j), 127), -128).astype("int8"), name="y")
+    computes(te.create_prim_func([x, *([w] if behind == "product" else []), y]), target)
+
+
+@pytest.mark.parametrize(("place", "made"), [
+    ("added", [("int8", 1), ("int8", 1)]), ("as a factor", [("int8", 1)]), ("of a limit", [("int8", 2)]),
+    ("wide", [("int32", 1)]),
+    ("beside a choice by it", [("int8", 1), ("int32", 2)]), ("under a choice by data", []), ("chosen by place", [("int32", 2)]),
+])
+def test_tensors_of_places_are_as_small_as_they_can_be(place: str, made: list[tuple[str, int]]) -> None:
+    x = te.placeholder((5, 32), "int8", name="x")
+    values = {**PLACES, "under a choice by data": lambda v, i, j: te.if_then_else(v > j, v, 0)}
+    y = te.compute((5, 32), lambda i, j: values[place](wide(x[i, j]), i, j), name="y")
+    sch = Schedule(te.create_prim_func([x, y]))
+    choices.apply(sch, get_target("vta-de10"))
+    tensors = [store_of(block).buffer for block in pack_blocks(sch)]
+    assert sorted((b.dtype, len(b.shape)) for b in tensors) == sorted(made)
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_the_number_of_a_step_is_told(target: str) -> None:
+    x, k = te.placeholder((16, 33), "int8", name="x"), te.reduce_axis((0, 33), "k")
+    y = te.compute((16,), lambda i: te.max((wide(x[i, k]) << 6) + k, axis=k), name="y")
+    with refused(SpaceError, "machine") as caught:
+        require_lowerable(Space(te.create_prim_func([x, y]), target))
+    assert "block y computes with the number of an iteration" in str(caught.value)
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_terms_count_by_their_places(target: str) -> None:
+    x, k = te.placeholder((16, 32), "int8", name="x"), te.reduce_axis((0, 16), "k")
+
+    def summed(term: Callable[[Expr, Expr], Expr]) -> PrimFunc:
+        s = te.compute((16, 32), lambda i, j: te.sum(term(wide(x[k, j]), k <= i), axis=k), name="s")
+        return te.create_prim_func([x, int8(s)])
+
+    computes(summed(lambda v, holds: v * te.if_then_else(holds, 1, 0)), target)
+    with refused(SpaceError, "layout") as caught:
+        Space(summed(lambda v, holds: te.if_then_else(holds, v, 0)), target)
+    assert str(caught.value).endswith("compute it in a block before the sum, or multiply what is read by a choice of 1 or 0")
+
+
+# -- finer maps ----------------------------------------------------------------------------------------------------------
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("times", [2, 3])
+@pytest.mark.parametrize("before", [False, True])
+def test_what_is_made_coarsely_is_added_to_what_is_finer(times: int, before: bool, target: str) -> None:
+    x, w = te.placeholder((4, 32), "int8", name="x"), te.placeholder((32, 32), "int8", name="w")
+    z = te.placeholder((4 * times, 32), "int8", name="z")
+    coarse = int8(product(x, w, lambda a, b: a * b), "coarse")
+    fine = product(z, w, lambda a, b: a * b, "t")
+    if before:
+        fine = int8(fine, "fine")
+    y = te.compute((4 * times, 32), lambda i, j: te.max(te.min(
+        (wide(fine[i, j]) >> 3) + wide(coarse[i // times, j]), 127), -128).astype("int8"), name="y")
+    computes(te.create_prim_func([x, w, z, y]), target)
+
+
+def test_what_is_read_at_no_digit_is_no_finer_map() -> None:
+    x, w = te.placeholder((4, 32), "int8", name="x"), te.placeholder((32, 32), "int8", name="w")
+    z, coarse = te.placeholder((8, 32), "int32", name="z"), int8(product(x, w, lambda a, b: a * b), "coarse")
+    y = te.compute((8, 32), lambda i, j: te.max(te.min(
+        z[i, j] + wide(coarse[i * i // 16, j]), 127), -128).astype("int8"), name="y")
+    with refused(SpaceError, "index") as caught:
+        Space(te.create_prim_func([x, w, z, y]), "vta-de10")
+    assert str(caught.value).startswith("block 'y' reads coarse at another place than it writes")
+
+
+# -- products of what a product makes ------------------------------------------------------------------------------------
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_a_difference_of_products_behind_a_product(target: str) -> None:
+    x, w = te.placeholder((5, 32), "int8", name="x"), te.placeholder((32, 32), "int8", name="w")
+    c, d = (te.placeholder((5, 16), "int8", name=name) for name in "cd")
+    q = int8(product(x, w, lambda a, b: a * b), "q")
+    y = te.compute((5, 16), lambda i, j: (
+        (wide(q[i, j]) * wide(c[i, j]) - wide(q[i, j + 16]) * wide(d[i, j])) >> 7).astype("int8"), name="y")
+    computes(te.create_prim_func([x, w, c, d, y]), target)

@@ -226,6 +226,7 @@ def f(A: T.Buffer((1, 8), "int32"), B: T.Buffer((6, 8), "int32"), C: T.Buffer((1
     ("T.shift_right(A[vu, vj] * 3, 2)", [1, 8], "T.shift_right(A[v_i0, v_i1] * 3, 2)"),
     ("T.max(A[0, 7 - vj], 5)", [1, 8], "T.max(A[v_i0, v_i1], 5)"),
     ("T.max(B[vi, 3], 5)", [6, 1], "T.max(B[v_i0, v_i1 + 3], 5)"),
+    ("T.if_then_else(vj < 4, vj, 9)", [8], "T.if_then_else(vj < 4, vj, 9)"),
 ])
 def test_a_part_is_made_once_for_what_it_reads(
     value: str, shape: list[int], made: str, same: Same, verify_trace_roundtrip: Verify
@@ -237,6 +238,14 @@ def test_a_part_is_made_once_for_what_it_reads(
     assert made in sch.func.script()
     same(func, sch)
     verify_trace_roundtrip(sch, func)
+
+
+def test_what_is_read_or_chosen_at_a_place_stays_where_it_is(same: Same) -> None:
+    func = parse(BY_ROWS % "(T.if_then_else(vj < 4, A[vu, vj], vj) + vj)")
+    sch = Schedule(func)
+    sch.decompose_value("C", [1, 1], True)
+    assert "B[vi, vj] - (T.if_then_else(vj < 4, A[vu, vj], C_part[vj]) + C_part[vj])" in sch.func.script()
+    same(func, sch)
 
 
 @pytest.mark.parametrize(("value", "path"), [

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from autosched.ir.expr import BufferLoad, Call, Expr, IntImm, Var, cast, const, int_value, maximum, minimum
-from autosched.ir.functor import free_vars, rewrite, substitute, walk_expr
+from autosched.ir.expr import BufferLoad, Call, Expr, cast, const, int_value, maximum, minimum
+from autosched.ir.functor import free_vars, rewrite, walk_expr
 from autosched.ir.patterns import choice_of, has_loads
 from autosched.ir.print_expr import expr_text
 from autosched.ir.region import with_access
 from autosched.ir.scopes import HELD
 from autosched.ir.simplify import Analyzer
-from autosched.ir.stmt import Block, BlockRealize, Buffer, BufferStore, IterVar, PrimFunc, Stmt, seq
+from autosched.ir.stmt import Block, BlockRealize, BufferStore, PrimFunc, Stmt, seq
 from autosched.ir.value_bounds import ValueBounds, dtype_bounds
 from autosched.schedule.analysis.dependence import scope_of
 from autosched.schedule.kit.base import BlockRV, ScheduleBase
@@ -21,6 +21,7 @@ from autosched.schedule.kit.nests import own_nest
 from autosched.schedule.kit.primitive import primitive
 from autosched.schedule.kit.refusal import Refusal
 from autosched.schedule.kit.state import State
+from autosched.schedule.primitives.reductions.operand import place_stage
 from autosched.schedule.primitives.reductions.plain import plain_store, top_of
 from autosched.schedule.primitives.reductions.stages import part_at
 from autosched.schedule.primitives.reductions.zero_terms import Replaced
@@ -146,7 +147,7 @@ def _limited(state: State, realize: BlockRealize, path: list[int]) -> tuple[Stmt
     value = store.value
     for choice in [e for e in walk_expr(made) if choice_of(e) is not None and not has_loads(e) and _by_place(e)]:
         name = fresh_name(f"{block.name}_limit", names)
-        stage, load = _stage(block, choice, name, fresh_name(f"{store.buffer.name}_limit", taken))
+        stage, load = place_stage(block, choice, name, fresh_name(f"{store.buffer.name}_limit", taken))
         names, taken = {*names, name}, {*taken, load.buffer.name}
         made = Replaced(choice, load).visit_expr(made)
         stages.append(stage)
@@ -160,17 +161,6 @@ def _limited(state: State, realize: BlockRealize, path: list[int]) -> tuple[Stmt
 def _by_place(choice: Expr) -> bool:
     parts = choice_of(choice)
     return parts is not None and bool(set(free_vars(parts[0])))
-
-
-def _stage(block: Block, choice: Expr, name: str, tensor: str) -> tuple[Block, BufferLoad]:
-    """A stage that makes a choice between constants, once for each combination of iterators that it depends on; its element."""
-    used = [iv for iv in block.iter_vars if iv.var in set(free_vars(choice))]
-    fresh = {iv.var: Var(iv.var.name, iv.var.dtype) for iv in used}
-    shape = tuple([IntImm((int_value(iv.dom.min) or 0) + (int_value(iv.dom.extent) or 1)) for iv in used])
-    buffer = Buffer(tensor, shape, "int32")
-    iters = tuple([IterVar(fresh[iv.var], iv.dom, "spatial") for iv in used])
-    body = BufferStore(buffer, tuple(fresh.values()), substitute(choice, fresh))
-    return with_access(Block(name, iters, (), (), body)), BufferLoad(buffer, tuple([iv.var for iv in used]), "int32")
 
 
 __all__ = ["PlaceLimits", "limits_of"]

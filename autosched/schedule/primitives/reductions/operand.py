@@ -78,8 +78,9 @@ def operand_stage(block: Block, part: Expr, names: set[str], buffers: set[str]) 
     value = known.simplify(guarded.visit_expr(inner))
     strange = [v for v in free_vars(value) if v not in at]
     if strange:
+        instead = ", or multiply what is read by a choice of 1 or 0" if choice_of(inner) is not None else ""
         raise Refusal(f"{expr_text(part)} in block {block.name} depends on {strange[0].name} in another way than "
-                      f"{load.buffer.name} is read: compute it in a block before the sum", [block.ident], code="form")
+                      f"{load.buffer.name} is read: compute it in a block before the sum{instead}", [block.ident], code="form")
     name = fresh_name(f"{block.name}_{load.buffer.name}", names)
     shape = tuple([IntImm(n) for _, _, n in places])
     buffer = Buffer(fresh_name(f"{load.buffer.name}_part", buffers), shape, inner.dtype)
@@ -89,6 +90,24 @@ def operand_stage(block: Block, part: Expr, names: set[str], buffers: set[str]) 
     indices = tuple([at_own.get(d, i) for d, i in enumerate(shifted)])
     stands: Expr = BufferLoad(buffer, indices, inner.dtype)
     return made, own_nest(made, "i"), buffer, stands if convert is None else Cast(convert, stands)
+
+
+def place_stage(block: Block, value: Expr, name: str, tensor: str) -> tuple[Block, BufferLoad]:
+    """A stage that makes what depends on iterators alone, once for each combination of those that it depends on; its element.
+
+    Args:
+        block: whose iterators they are.
+        value: loads nothing.
+        name: of the stage.
+        tensor: that it stores.
+    """
+    used = [iv for iv in block.iter_vars if iv.var in set(free_vars(value))]
+    fresh = {iv.var: Var(iv.var.name, iv.var.dtype) for iv in used}
+    shape = tuple([IntImm((int_value(iv.dom.min) or 0) + (int_value(iv.dom.extent) or 1)) for iv in used])
+    buffer = Buffer(tensor, shape, value.dtype)
+    iters = tuple([IterVar(fresh[iv.var], iv.dom, "spatial") for iv in used])
+    body = BufferStore(buffer, tuple(fresh.values()), substitute(value, fresh))
+    return with_access(Block(name, iters, (), (), body)), BufferLoad(buffer, tuple([iv.var for iv in used]), value.dtype)
 
 
 def _digit(block: Block, index: Expr, others: tuple[Expr, ...]) -> IterVar | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from autosched.ir.expr import LOGICAL, BinOp, BufferLoad, Expr, IntImm, Var, binary, int_value, is_int, logical_not
+from autosched.ir.expr import LOGICAL, BinOp, BufferLoad, Call, Expr, IntImm, Select, Var, binary, int_value, is_int, logical_not
 from autosched.ir.functor import expr_children, free_vars, replace_buffers, rewrite, substitute, walk_expr
 from autosched.ir.patterns import choice_of, has_loads, operands
 from autosched.ir.print_expr import expr_text
@@ -20,7 +20,7 @@ from autosched.schedule.kit.nests import own_nest
 from autosched.schedule.kit.primitive import primitive
 from autosched.schedule.kit.refusal import Refusal
 from autosched.schedule.kit.state import State
-from autosched.schedule.primitives.reductions.operand import operand_stage
+from autosched.schedule.primitives.reductions.operand import operand_stage, place_stage
 from autosched.schedule.primitives.reductions.plain import plain_store, require_once, top_of
 from autosched.schedule.primitives.reductions.zero_terms import Replaced
 
@@ -72,7 +72,8 @@ class Stages(ScheduleBase):
                 these.
             path: the operand to take at each step from the stored value down to the part, e.g. ``[0]`` for what
                 ``cast(int8, x)`` converts, ``[0, 1]`` for the second operand of the sum that it converts.
-            by_read: whether the stage of a block without init is made as that of a sum is; the part is then such as a sum's.
+            by_read: whether the stage of a block without init is made as that of a sum is, the part being such as a sum's; and
+                whether a part that loads nothing is one, made for each combination of the iterators that it depends on.
 
         Returns:
             The block of the new stage; its buffer has the shape of the block's own and is named after it. Of a sum, it has an
@@ -273,6 +274,11 @@ def _split(state: State, realize: BlockRealize, path: list[int], by_read: bool) 
     store = plain_store(block)
     part = part_at(block, store.value, path)
     own = [iv.var for iv in block.iter_vars]
+    if by_read and not has_loads(part) and any(v in own for v in free_vars(part)):
+        tensor = fresh_name(f"{store.buffer.name}_part", state.buffer_names(scope_of(state, block)))
+        made, load = place_stage(block, part, fresh_name(f"{block.name}_part", set(state.block_names())), tensor)
+        value = _Computed(part, load).visit_expr(store.value)
+        return _with_stage(state, realize, made, own_nest(made), load.buffer, value)
     if not has_loads(part) or ((block.init is not None or by_read) and not any(v in own for v in free_vars(part))):
         raise Refusal(f"{expr_text(part)} in block {block.name} loads nothing", [block.ident], code="form")
     scope = scope_of(state, block)
@@ -290,6 +296,22 @@ def _split(state: State, realize: BlockRealize, path: list[int], by_read: bool) 
     require_inside(state, realize, path, made)
     value = Replaced(part, BufferLoad(buffer, store.indices, part.dtype)).visit_expr(store.value)
     return _with_stage(state, realize, made, nest, buffer, value)
+
+
+class _Computed(Replaced):
+    """Replaces an expression where a value is computed with it, not where elements are read or chosen by it."""
+
+    def visit_load(self, load: BufferLoad) -> Expr:
+        return load
+
+    def visit_expr(self, expr: Expr) -> Expr:
+        choice = choice_of(expr)
+        if choice is None or expr == self.old:
+            return super().visit_expr(expr)
+        sides = [self.visit_expr(e) for e in choice[1:]]
+        if isinstance(expr, Select):
+            return Select(choice[0], sides[0], sides[1], expr.dtype)
+        return Call("if_then_else", (choice[0], *sides), expr.dtype)
 
 
 def require_inside(state: State, realize: BlockRealize, path: list[int], made: Block) -> None:
