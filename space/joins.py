@@ -9,7 +9,7 @@ import numpy as np
 
 from autosched.ir.expr import BinOp, BufferLoad, Call, Cast, Expr, IntImm, int_value
 from autosched.ir.functor import walk_expr
-from autosched.ir.patterns import has_loads
+from autosched.ir.patterns import has_loads, update_of
 from autosched.ir.stmt import Buffer, BufferStore
 from autosched.ir.value_bounds import ValueBounds, dtype_bounds
 from space.least_epilogue import blocks_of
@@ -164,3 +164,33 @@ def groups_of(model: Model, operand: int) -> int:
                 group[np.isin(group, known)] = known[0]
         groups *= len(np.unique(group[np.unique(read[row[read]])])) or 1
     return groups
+
+
+def is_extremum(nest: Nest) -> bool:
+    """Whether what a nest reduces by is a minimum or maximum."""
+    body = blocks_of(nest)[nest.anchor or nest.out].body
+    update = update_of(body) if isinstance(body, BufferStore) else None
+    return update is not None and update[0] in ("min", "max")
+
+
+def compares_all(nest: Nest) -> bool:
+    """Whether results are the extrema of int8 that can be anything, with nothing done to them: of others less may say enough."""
+    blocks = blocks_of(nest)
+    anchor, values, whole = blocks[nest.anchor or nest.out], ValueBounds(nest.func), dtype_bounds("int8")
+    assert isinstance(anchor.body, BufferStore)
+    value = anchor.body.value
+    if any(s.imm_ops or s.tensor_ops or s.products for s in nest.stages):
+        return False
+    if not (isinstance(value, BinOp) and value.op in ("min", "max") and isinstance(anchor.init, BufferStore)):
+        return False
+    own = [isinstance(e, BufferLoad) and e.buffer is anchor.body.buffer for e in (value.a, value.b)]
+    term: Expr = value.b if own[0] else value.a
+    bounds = [int_value(anchor.init.value)]
+    if isinstance(term, Call) and term.op == "if_then_else":
+        bounds, term = [*bounds, int_value(term.args[2])], term.args[1]
+    neutral = all(b is not None and (b <= whole[0] if value.op == "max" else b >= whole[1]) for b in bounds)
+    given = {c.buffer for c in nest.func.constants}
+    made = [blocks[w.block].body for w in nest.wides]
+    read = [e.buffer for body in made if isinstance(body, BufferStore) for e in walk_expr(body.value)
+            if isinstance(e, BufferLoad) and e.dtype == "int8" and e.buffer not in given]
+    return sum(own) == 1 and isinstance(term, BufferLoad) and neutral and all(values.of_buffer(b) == whole for b in read)

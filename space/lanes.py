@@ -227,3 +227,8 @@ def derived(model: Model, full: Mapping[str, Filling]) -> frozenset[str]:
         of.get(o.name, frozenset()) for o in nest.operands if o.scope != ACC and o.consumer == nest.anchor))
     return frozenset(o.name for o in nest.operands if o.scope == ACC and o.name in full and not full[o.name].moved
                      and of.get(o.name) and of[o.name] <= factors)
+
+
+def part(count: int, share: Fraction) -> int:
+    """A share of a number of elements, in whole ones: however tensors are packed, so many are needed for what is in these."""
+    return -(-count * share.numerator // share.denominator)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from autosched.ir.scopes import ACC
 from space.plan import Plan, times
 
 if TYPE_CHECKING:
@@ -87,3 +88,13 @@ def _different(rows: Ints) -> Ints:
     order = np.sort(rows, axis=1)
     first = np.concatenate([np.ones((len(order), 1), dtype=np.bool_), np.diff(order, axis=1) > 0], axis=1)
     return np.asarray((first & (order >= 0)).sum(axis=1), dtype=np.int64)
+
+
+def least_of(model: Model, operand: int) -> int:
+    """Elements of an operand that some product or stage uses: each must cross the bus once."""
+    plan = model.neutral(1)
+    plan.drops[:] = bool(model.padding.taps)
+    least = int(np.asarray(least_elements(model, plan, operand))[0])
+    own, padding = model.nest.operands[operand], model.padding
+    factor = operand != padding.operand and own.scope != ACC and own.readers == (model.nest.anchor,)
+    return padding.read(own, least) if padding.taps and factor else least

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from bisect import bisect_left
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from math import ceil, floor, prod
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -22,6 +24,10 @@ from space.least_curve import curve_operations
 from space.least_joined import MARGIN, joined_operations
 from space.nest import Nest
 from space.stages import Stage
+
+if TYPE_CHECKING:
+    from space.formed import Formed
+    from space.model import Model
 
 BITS = 32  # of an accumulator
 CYCLES = 6  # at least what a load of a vector takes where it is no way to bring a byte back
@@ -65,6 +71,29 @@ def least_epilogue(
         formed: the share of a sum's products that no padding makes zero, at most.
     """
     blocks = blocks_of(nest)
+    values = _known(nest, blocks, target, visit, formed)
+    joined, stages = _behind_joints(nest, blocks)
+    found = _Chain(nest, blocks, values, stages)
+    for stage in stages:
+        if stage.block not in found.differences:
+            found.take(stage)
+    initial = _initial(nest, target, found.addend, joined or laid_out)
+    if not _steps_by_one(nest, values):
+        return Epilogue(initial, (), frozenset(found.loaded))
+    # A free lane may bring in a constant, and one element may come in as an operand of several results.
+    apart = found.spread < 2 or joined or found.differences or laid_out
+    extra = 0 if apart else joined_operations(nest, blocks, values, found.bends)
+    named = tuple(found.kinds)[: found.spread] if found.spread < 2 else tuple(found.kinds)
+    curve = None if visit else curve_operations(nest, blocks, values, found.loaded, products)
+    if curve is not None and len(curve[0]) + curve[1] > len(named) + extra:
+        # Another operation may multiply, or a load bring in what was stored.
+        free = target.multiplies or target.loads_widen or _loaded_in(target) < CYCLES
+        named, extra = curve[0], 0 if free else curve[1]
+    return Epilogue(initial, named, frozenset(found.loaded), extra)
+
+
+def _known(nest: Nest, blocks: Mapping[str, Block], target: Target, visit: bool, formed: Fraction) -> ValueBounds:
+    """What values can be; see ``least_epilogue``."""
     values = ValueBounds(nest.func)
     for name in (*(w.block for w in nest.wides), nest.anchor, *nest.links):
         if name is not None:
@@ -73,83 +102,133 @@ def least_epilogue(
         _know_less(values, blocks[nest.anchor], formed)
     if visit and nest.anchor is not None:
         _know_visit(values, nest, blocks[nest.anchor], target.config.block_in)
-    needed: dict[str, bool] = {}
-    zeros: dict[Buffer, int] = {}
-    for b in blocks.values():
-        if isinstance(b.body, BufferStore):
-            zeros[b.body.buffer] = _of_weights(values, b, zeros) if b.init else 0
-    if nest.anchor is None:
-        zeros |= dict.fromkeys(nest.func.buffers, 0)  # what the chain begins with is no addend of it
-    spread = BITS
-    differences = differences_of(nest)
-    addend = False
-    joined, stages = _behind_joints(nest, blocks)
-    loaded: set[str] = set()
-    if nest.anchor is not None:
-        init = blocks[nest.anchor].init
-        loaded |= _summed(init.value) if isinstance(init, BufferStore) else set()
-    linear = len(stages) == len(nest.stages)
-    bends: dict[str, set[str]] = {}
-    for stage in nest.stages[: len(nest.stages) - len(stages)]:
-        # Ahead of a place where results come together nothing is looked at: any addend may be part of a sum.
-        loaded |= {o.name for o in nest.operands if o.scope == ACC and stage.block in o.readers}
-    for stage in stages:
-        if stage.block in differences:
-            continue
-        block = blocks[stage.block]
-        dom = {iv.var: iv.dom for iv in block.iter_vars}
-        # A stage that adds a product makes the rest of its value where it starts.
+    return values
+
+
+def _initial(nest: Nest, target: Target, addend: bool, anywhere: bool) -> int:
+    """Cycles that write an accumulator ahead of its products.
+
+    Args:
+        nest: the program.
+        target: the machine.
+        addend: whether something is added to the sums.
+        anywhere: whether it may come in another way than by an operation of its own.
+    """
+    if nest.anchor is None or not nest.tensorized:
+        return 0
+    early = (nest.anchor, *nest.sides)
+    addend = addend or any(o.scope == ACC and o.consumer in early for o in nest.operands)
+    # On a wide bus a load writes a vector sooner, whatever it holds.
+    return min(1 if not addend or target.semantics == "chisel" or anywhere else 2, _loaded_in(target))
+
+
+def _loaded_in(target: Target) -> int:
+    """Cycles of a vector in a long load into the accumulator."""
+    return int(timing.load_words(isa.MEM_ACC, 0, 1, VECTORS, VECTORS, config=target.config)) // VECTORS
+
+
+class _Chain:
+    """What the stages of a result need, looked at one after the other.
+
+    Args:
+        nest: the program.
+        blocks: its blocks, by name.
+        values: what values can be.
+        stages: those that will be looked at, the last ones of the chain. Ahead of them results come together, where any addend
+            may be part of a sum.
+
+    Attributes:
+        kinds: of the operations that are needed, in order.
+        bends: by stage, those of them that reach well past their constant.
+        spread: the largest less the smallest value in between, where that is least: what has one value takes no operation, what
+            has two takes one, whatever is written (a shift by 31 tells the sign).
+        addend: whether a tensor is added to a sum.
+        loaded: tensors that sums may start with.
+        differences: stages that only compare by a difference.
+    """
+
+    def __init__(self, nest: Nest, blocks: Mapping[str, Block], values: ValueBounds, stages: Sequence[Stage]) -> None:
+        self._blocks, self._values = blocks, values
+        self.kinds: dict[str, None] = {}
+        self.bends: dict[str, set[str]] = {}
+        self.spread, self.addend = BITS, False
+        self.differences = differences_of(nest)
+        self._linear = len(stages) == len(nest.stages)  # whether nothing has bent the sum so far
+        self._zeros: dict[Buffer, int] = {}  # low bits that are 0
+        for b in blocks.values():
+            if isinstance(b.body, BufferStore):
+                self._zeros[b.body.buffer] = _of_weights(values, b, self._zeros) if b.init else 0
+        if nest.anchor is None:
+            self._zeros |= dict.fromkeys(nest.func.buffers, 0)  # what the chain begins with is no addend of it
+        init = blocks[nest.anchor].init if nest.anchor is not None else None
+        self.loaded = _summed(init.value) if isinstance(init, BufferStore) else set()
+        ahead = {stage.block for stage in nest.stages[: len(nest.stages) - len(stages)]}
+        self.loaded |= {o.name for o in nest.operands if o.scope == ACC and ahead & set(o.readers)}
+
+    def take(self, stage: Stage) -> None:
+        """Looks at the next stage."""
+        block = self._blocks[stage.block]
+        # One that adds a product makes the rest of its value where it starts.
         made = block.init if stage.products else block.body
         assert isinstance(made, BufferStore)
         for e in walk_expr(made.value):
             own = _on_chain(e, block)
-            if own is None:
-                continue
-            other = _other(e, own)
-            constant = None if other is None else int_value(other)
-            least, most = values.of(e, dom)
-            # What has one value, or two, takes no operation or one (a shift by 31 tells the sign), whatever is written.
-            spread = min(spread, most - least)
-            low, high = values.of(own, dom)
-            op = e.op if isinstance(e, BinOp | Call) else ""
-            if op == "+" and linear and other is not None and not any(map(_bends, walk_expr(own))):
-                loaded |= _summed(other)
-            bent = bends.setdefault(stage.block, set())
-            if op == "shift_right" and constant and _zeros(own, zeros) < constant:
-                needed["shr"] = True
-                bent.add(op)
-            elif op == "max" and constant is not None and low < constant:
-                needed["max"] = True
-                bent |= {op} if low <= constant - MARGIN else set()
-            elif op == "min" and constant is not None and high > constant:
-                needed["min"] = True
-                bent |= {op} if high >= constant + MARGIN else set()
-            elif op == "+" and other is not None and has_loads(other):
-                addend = True
-        linear = linear and not any(map(_bends, walk_expr(made.value)))
-        zeros[made.buffer] = _of_weights(values, block, zeros) if stage.products else _zeros(made.value, zeros)
-    early = (nest.anchor, *nest.sides)
-    addend |= nest.anchor is not None and nest.tensorized and any(o.scope == ACC and o.consumer in early for o in nest.operands)
-    if nest.anchor is None or not nest.tensorized:
-        initial = 0
-    elif not addend or target.semantics == "chisel" or joined or laid_out:
-        initial = 1
-    else:
-        initial = 2
-    # On a wide bus a load writes a vector sooner, whatever it holds.
-    load = int(timing.load_words(isa.MEM_ACC, 0, 1, VECTORS, VECTORS, config=target.config)) // VECTORS
-    initial = min(initial, load)
-    if not _steps_by_one(nest, values):
-        return Epilogue(initial, (), frozenset(loaded))
-    # A free lane may bring in a constant, and one element may come in as an operand of several results.
-    apart = spread < 2 or joined or differences or laid_out
-    extra = 0 if apart else joined_operations(nest, blocks, values, bends)
-    named = tuple(needed)[:spread] if spread < 2 else tuple(needed)
-    curve = None if visit else curve_operations(nest, blocks, values, loaded, products)
-    if curve is not None and len(curve[0]) + curve[1] > len(named) + extra:
-        # Another operation may multiply, or a load bring in what was stored.
-        named, extra = curve[0], 0 if target.multiplies or target.loads_widen or load < CYCLES else curve[1]
-    return Epilogue(initial, named, frozenset(loaded), extra)
+            if own is not None:
+                self._operation(e, own, block)
+        self._linear = self._linear and not any(map(_bends, walk_expr(made.value)))
+        self._zeros[made.buffer] = (
+            _of_weights(self._values, block, self._zeros) if stage.products else _zeros(made.value, self._zeros))
+
+    def _operation(self, e: Expr, own: Expr, block: Block) -> None:
+        """Looks at an operation on what the chain has made so far."""
+        dom = {iv.var: iv.dom for iv in block.iter_vars}
+        other = _other(e, own)
+        constant = None if other is None else int_value(other)
+        least, most = self._values.of(e, dom)
+        self.spread = min(self.spread, most - least)
+        low, high = self._values.of(own, dom)
+        op = e.op if isinstance(e, BinOp | Call) else ""
+        if op == "+" and self._linear and other is not None and not any(map(_bends, walk_expr(own))):
+            self.loaded |= _summed(other)
+        bent = self.bends.setdefault(block.name, set())
+        if op == "shift_right" and constant and _zeros(own, self._zeros) < constant:
+            self.kinds["shr"] = None
+            bent.add(op)
+        elif op == "max" and constant is not None and low < constant:
+            self.kinds["max"] = None
+            bent |= {op} if low <= constant - MARGIN else set()
+        elif op == "min" and constant is not None and high > constant:
+            self.kinds["min"] = None
+            bent |= {op} if high >= constant + MARGIN else set()
+        elif op == "+" and other is not None and has_loads(other):
+            self.addend = True
+
+
+def shared_epilogue(model: Model, formed: Formed | None, deep: int) -> tuple[Epilogue, int, dict[str, int]]:
+    """(what a vector costs besides its products, how many have any, how many need each operation that not all of them do).
+
+    Of sums of fewer products than others, because of a mask or a border, none may reach what a constant cuts off.
+    """
+    most = model.padding.ends[1]
+
+    def of(share: Fraction) -> Epilogue:
+        return least_epilogue(model.nest, model.target, bool(model.origins), products=deep, formed=share)
+
+    if formed is None:
+        return of(most), 0, {}
+    c = model.config
+    vectors = [-(-n // (c.batch * c.block_out)) for n in formed.results] if model.origins else formed.vectors
+    fixed = {x.buffer.name for x in model.nest.func.constants}
+    shares = [n / formed.every for n in formed.reach]
+    if not shares or any(o.name in fixed for o in model.nest.operands if o.consumer == model.nest.anchor):
+        return of(most), max(vectors, default=0), {}  # of constants some may be larger than others
+    found = of(shares[-1])
+    fewest = of(shares[0]) if len(shares) > 1 else found
+    found, reaching = replace(found, extra=min(found.extra, fewest.extra)), {}
+    for kind in set(found.named) - set(fewest.named):
+        first = bisect_left(range(len(shares)), True, key=lambda n: kind in of(shares[n]).named)
+        reaching[kind] = vectors[first]
+    return found, vectors[0], reaching
 
 
 def _zeros(e: Expr, known: Mapping[Buffer, int]) -> int:
