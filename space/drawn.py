@@ -22,7 +22,7 @@ from autosched.ir.stmt import Buffer, BufferStore, PrimFunc
 from autosched.ir.value_bounds import ValueBounds
 from autosched.lower.host_work import run_stage
 from autosched.lower.regions import shape_of
-from space.elements import Ints, Mask, Site, UnknownError, even, value_at, wrapped
+from space.elements import Ints, Mask, Site, UnknownError, even, of_rank, value_at, wrapped
 from space.known import Known, TooLargeError
 
 Keys = npt.NDArray[np.uint64]
@@ -152,7 +152,7 @@ class _Run:
     def _reduced(self, site: Site, op: str, terms: Ints) -> Ints:
         """What a window's elements are together."""
         own = [iv.var for iv in site.block.iter_vars]
-        terms = terms.reshape([1] * (len(own) - terms.ndim) + list(terms.shape))
+        terms = of_rank(terms, len(own))
         axes = tuple(n for n, v in enumerate(own) if v in site.reduce)
         alike = prod(site.extents[own[n]] for n in axes if terms.shape[n] == 1)
         return np.asarray(_COMBINE[op].reduce(terms, axis=axes, keepdims=True) * (alike if op == "+" else 1))

@@ -283,6 +283,16 @@ def loads_under(value: Expr, given: tuple[Expr, ...]) -> list[tuple[BufferLoad, 
     return [found for part, conditions in parts for found in loads_under(part, conditions)]
 
 
+def of_rank(table: npt.NDArray[Scalar], rank: int) -> npt.NDArray[Scalar]:
+    """A table with a dimension for each of a block's iterators: of 1 for the first ones, which it does not depend on.
+
+    Args:
+        table: of what depends on no more than the last ones.
+        rank: how many there are.
+    """
+    return table.reshape((1,) * (rank - table.ndim) + table.shape)
+
+
 def even(table: npt.NDArray[Scalar]) -> npt.NDArray[Scalar]:
     """A table with a dimension of 1 wherever all along it are alike.
 

@@ -22,7 +22,7 @@ from autosched.ir.stmt import Block, Buffer, BufferStore, PrimFunc
 from autosched.ir.value_bounds import ValueBounds, dtype_bounds
 from autosched.lower.regions import shape_of
 from space.copies import Copies
-from space.elements import NOWHERE, Ints, Mask, Scalar, Site, UnknownError, even, sites_in, value_at
+from space.elements import NOWHERE, Ints, Mask, Scalar, Site, UnknownError, even, of_rank, sites_in, value_at
 
 LARGE = 1 << 24  # elements from which on nothing is worked out one by one: that would cost seconds
 
@@ -219,7 +219,7 @@ class Known:
     def _ordered(self, site: Site, value: Ints, order: Sequence[int | None]) -> Ints:
         """A value of a block's iterators as a table of the tensor that they store in order."""
         own = [iv.var for iv in site.block.iter_vars]
-        value = value.reshape([1] * (len(own) - value.ndim) + list(value.shape))
+        value = of_rank(value, len(own))
         stored = [at for at in order if at is not None]
         rest = [n for n in range(len(own)) if n not in stored]
         moved = value.transpose([*stored, *rest]).reshape([value.shape[at] for at in stored])
@@ -441,7 +441,7 @@ class Known:
         env, own = self.env(site), [iv.var for iv in site.block.iter_vars]
         shape = shape_of(load.buffer)
         dims = [{v for v in walk_expr(i) if isinstance(v, Var)} for i in load.indices]
-        wanted = wanted.reshape([1] * (len(own) - wanted.ndim) + list(wanted.shape))
+        wanted = of_rank(wanted, len(own))
         told = set[Var]().union(*dims)
         wanted = np.asarray(wanted.any(axis=tuple(n for n, v in enumerate(own) if v not in told), keepdims=True))
         moved = {v for n, v in enumerate(own) if wanted.shape[n] > 1}
@@ -548,7 +548,7 @@ class Known:
             Numbers for all iterators, with a dimension of 1 for the others and for those that no condition depends on.
         """
         own = [iv.var for iv in site.block.iter_vars]
-        parts = [x.reshape([1] * (len(own) - x.ndim) + list(x.shape)) for x in parts]
+        parts = [of_rank(x, len(own)) for x in parts]
         if not all(x.any() for x in parts):
             return np.zeros([1] * len(own))
         parts = [x for x in parts if x.size > 1]

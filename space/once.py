@@ -15,7 +15,7 @@ from autosched.ir.expr import BufferLoad
 from autosched.ir.stmt import Buffer
 from autosched.lower.regions import shape_of
 from space.drawn import Drawn, Keys, Marks
-from space.elements import NOWHERE, Ints, Mask, Site
+from space.elements import NOWHERE, Ints, Mask, Site, of_rank
 from space.known import LARGE, Known, TooLargeError
 from space.visits import MIX
 
@@ -261,7 +261,7 @@ class Once:
         keys = self._known.at(site, marks.keys.view(np.int64), load)
         varied = self._known.at(site, marks.varied, load)
         own = [iv.var for iv in site.block.iter_vars]
-        keys, varied = (x.reshape([1] * (len(own) - x.ndim) + list(x.shape)) for x in np.broadcast_arrays(keys, varied))
+        keys, varied = (of_rank(x, len(own)) for x in np.broadcast_arrays(keys, varied))
         axes = [n for n, v in enumerate(own) if v in site.reduce]
         rest = [1 if n in axes else size for n, size in enumerate(keys.shape)]
         rows = np.moveaxis(np.where(varied, keys, 0), axes, range(-len(axes), 0)).reshape(prod(rest), -1)
@@ -292,5 +292,5 @@ def _different(keys: Keys) -> Keys:
 
 def _times(counts: npt.NDArray[np.generic], shape: Sequence[int]) -> int:
     """What numbers add up to, each as often as it stands for a place."""
-    counts = counts.reshape([1] * (len(shape) - counts.ndim) + list(counts.shape))
+    counts = of_rank(counts, len(shape))
     return int(counts.sum()) * prod(size for size, own in zip(shape, counts.shape) if own == 1)

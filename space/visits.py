@@ -35,6 +35,7 @@ from space.elements import (
     in_blocks,
     loads_under,
     needed_blocks,
+    of_rank,
     sites_in,
     spread,
     unsettled,
@@ -365,7 +366,7 @@ class _Text:
         """Where a block needs what it compares, for each value of some iterators."""
         own = [iv.var for iv in site.block.iter_vars]
         wanted = self.known.compares(site, made.value)
-        wanted = wanted.reshape([1] * (len(own) - wanted.ndim) + list(wanted.shape))
+        wanted = of_rank(wanted, len(own))
         wanted = np.asarray(wanted.any(axis=tuple(n for n, v in enumerate(own) if v not in over), keepdims=True))
         moved = wanted.transpose([own.index(v) for v in over] + [n for n, v in enumerate(own) if v not in over])
         return np.broadcast_to(moved.reshape(moved.shape[: len(over)]), site.shape(over))
