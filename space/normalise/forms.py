@@ -42,6 +42,7 @@ class Wanted(NamedTuple):
         cropped: whether sums of which stages read only what stands first are made for that alone.
         doubled: whether windows share what they add up.
         bordered: whether, of extrema, also windows of what is padded otherwise than with zeros are compared in place.
+        digits: whether axes that tensors in between are read or stored along by digits are two axes everywhere.
     """
 
     differences: bool = False
@@ -61,11 +62,12 @@ class Wanted(NamedTuple):
     cropped: bool = False
     doubled: bool = False
     bordered: bool = False
+    digits: bool = False
 
     @property
     def plain(self) -> Wanted:
         """What the form has that has nothing it need not have."""
-        return Wanted(whole=self.whole, handed=self.handed, loaded=self.loaded, cropped=self.cropped)
+        return Wanted(whole=self.whole, handed=self.handed, loaded=self.loaded, cropped=self.cropped, digits=self.digits)
 
     def also(self, other: Wanted) -> Wanted:
         """What has all that either has."""

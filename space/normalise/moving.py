@@ -70,7 +70,7 @@ def apart(sch: Schedule, target: Target) -> Schedule | None:
                     break
                 _made_there(made, name)
         made = places.apart(made, target)
-        _laid_out(made)
+        laid_out(made)
     except ScheduleError:
         return None  # what is in the way of a schedule, analysis says
     return made if len(made.trace.insts) > len(sch.trace.insts) else None
@@ -143,7 +143,7 @@ def _made_there(sch: Schedule, name: str) -> None:
     sch.compute_inline(sch.get_sblock(name))  # it only copies now
 
 
-def _laid_out(sch: Schedule) -> None:
+def laid_out(sch: Schedule) -> None:
     """Lets the host lay out the parameters that products read at sums of their iterators, each element once."""
     for name in [b.name for b in device_blocks(sch.func)]:
         product = product_of(device_block(sch, name))

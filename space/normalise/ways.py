@@ -21,6 +21,7 @@ from space.normalise import (
     conditions,
     copies,
     diagonal,
+    digits,
     doubled,
     epilogue,
     factors,
@@ -96,6 +97,11 @@ def attempt(func: PrimFunc, target: Target, wanted: Wanted, last: bool = True) -
         if ended is None:
             return None, ""
         begun = ended
+    if wanted.digits:
+        split = None if is_packed(begun.func, target) else digits.apart(begun, target)
+        if split is None:
+            return None, ""
+        begun = split
     if wanted.loaded:
         stages = units.single(begun)
         loaded = joined.with_given(stages or begun, target) or stages
@@ -133,7 +139,8 @@ def _from(begun: Schedule, func: PrimFunc, target: Target, wanted: Wanted, last:
         if split is not None:
             found, why_split = _in_some_way(split, func, target, wanted)
             why = why_split or why  # what is flat still is what is in the way
-    if not wanted.weights and _lacks_weights(begun.func, found, target):
+    tried = not wanted.weights and _lacks_weights(begun.func, found, target)
+    if tried:
         # The first way is the one mostly, in whichever way to the form.
         for ways in (1, turned.MOST_WAYS):
             other = _from(begun, func, target, wanted._replace(weights=ways), last)[0]
@@ -142,7 +149,7 @@ def _from(begun: Schedule, func: PrimFunc, target: Target, wanted: Wanted, last:
     if last and not wanted.weights and _unfit(found, why):
         # Of a program that has a form as it is, another one is had in no other way than before.
         if wanted == wanted.plain or _unfit(*attempt(func, target, wanted.plain, False)):
-            other = _at_last(begun, func, target, wanted)
+            other = _at_last(begun, func, target, wanted, tried)
             if other is not None:
                 return other, ""
     return found, why
@@ -153,11 +160,18 @@ def _unfit(found: Schedule | None, why: str) -> bool:
     return bool(why) or (found is not None and (copies.unloadable(found.func) or copies.guards(found.func)))
 
 
-def _at_last(begun: Schedule, func: PrimFunc, target: Target, wanted: Wanted) -> Schedule | None:
+def _at_last(begun: Schedule, func: PrimFunc, target: Target, wanted: Wanted, tried: bool) -> Schedule | None:
     """A form of a program to which nothing else leads; None where this does not either. All others had points first.
 
     What a product lacks may show only in parts of its sum, which stages read each by itself. Windows whose lanes move are written
     out, or the host makes all of the program's own copies of parameters, or both, or what stages read of these with zeros around.
+
+    Args:
+        begun: of a program of plain blocks.
+        func: the program as its user wrote it.
+        target: the machine.
+        wanted: what the form is to have.
+        tried: whether every way to make weights of what the program makes has led nowhere.
     """
     spelt = units.written_out(begun)
     hosted = [copies.guarded(begun), *[copies.hosted(sch, every=True) for sch in (begun, *spelt)]]
@@ -168,7 +182,7 @@ def _at_last(begun: Schedule, func: PrimFunc, target: Target, wanted: Wanted) ->
         if found is not None and not (_unfit(found, "") or _elsewhere(found) or copies.filled_otherwise(found.func)):
             return found
     # Beside a factor that is given, what the program makes may be the weight: tokens are mixed so, and channels then.
-    for ways in (1, turned.MOST_WAYS) if turned.may(begun.func) and not is_packed(begun.func, target) else ():
+    for ways in (1, turned.MOST_WAYS) if not tried and turned.may(begun.func) and not is_packed(begun.func, target) else ():
         found = _in_some_way(begun, func, target, wanted._replace(weights=ways))[0]
         if not _unfit(found, "") and found is not None:
             return found
