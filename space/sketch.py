@@ -215,8 +215,8 @@ def sketches(
         found = _fitting(normal_forms(func, target, Wanted(whole=True)), target, structural, numeric)[0]
     # A result that only moves what is computed may have nothing to be stored from, where the host moves it as it unpacks. What is
     # moved in between, or joined of it and of a parameter, is stored nowhere, where its readers load it from what it is made of.
-    # And of a sum stages may read only what stands first; behind an offset it is made for that alone anyway. At last axes that some
-    # blocks take apart, as heads of attention, are two everywhere.
+    # And of a sum stages may read only what stands first; behind an offset it is made for that alone anyway. At last what blocks
+    # take apart, as heads of attention, is several axes everywhere.
     for base in LAST:
         found = found or _fitting(normal_forms(func, target, base), target, structural, numeric)[0]
     if not found:

@@ -1,51 +1,61 @@
-"""Axes that one block has whole and another one takes apart, as heads of attention put side by side: two axes everywhere.
+"""Axes that one block has whole and another one takes apart, as heads of attention put side by side: several axes everywhere.
 
 A stage that reads ``o[c // 16, i, c % 16]``, or stores at ``h * 16 + d``, moves nothing if what it makes has an index for each
 digit, as what it reads has: no element changes its place. So all that has the axis gets two: tensors in between and blocks, sums
-over them as well. Of parameters the host lays out what products then read at two digits. What only puts axes in another order is
-read where it comes from.
+over them as well; and these again two, where they are taken apart further, as channels that become pixels are. Of parameters the
+host lays out what products then read at several digits. What only puts axes in another order is read where it comes from.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 
 from autosched.errors import ScheduleError
-from autosched.ir.expr import BinOp, BufferLoad, Var, int_value
-from autosched.ir.stmt import Block, PrimFunc
+from autosched.ir.expr import BinOp, BufferLoad, Expr, Var, int_value
+from autosched.ir.functor import substitute, walk_expr
+from autosched.ir.simplify import linear_form
+from autosched.ir.stmt import PrimFunc
 from autosched.schedule import Schedule
 from autosched.target import Target
 from space.normalise import initial, loops, moving
 from space.normalise.axes import Axes, Place, accesses
-from space.normalise.blocks import device_block, device_blocks, extents, loads_of, store_of
-from space.normalise.groups import divided, two_digits
+from space.normalise.blocks import device_block, device_blocks, extents, store_of
+from space.normalise.groups import divided
+
+MOST = 8  # times that axes are taken apart
 
 
 def apart(begun: Schedule, target: Target) -> Schedule | None:
-    """A schedule in which axes that tensors in between are read or stored along by digits are two axes each.
+    """A schedule in which axes that tensors in between are read or stored along by digits are an axis for each digit.
 
     Args:
         begun: of a program of plain blocks; stays as it is.
         target: the machine.
 
     Returns:
-        It, or None where there are none, an axis is taken apart in several ways, or a primitive refuses.
+        It, or None where there are none, digits of one axis do not go into each other, or a primitive refuses.
     """
     sch = begun.copy()
     with suppress(ScheduleError):  # a block in loops that are not its own is none yet that can be split
-        for rule in (loops.apart, initial.apply, loops.apply, initial.overwritten):
+        for rule in (loops.apart, initial.apply, loops.apply, initial.overwritten, loops.arranged):
             rule(sch, target)
-    axes = Axes(device_blocks(sch.func))
-    sizes: dict[Place, int] = {}
-    for place, size in _taken_apart(sch.func):
-        axis = axes.of(place)
-        if sizes.setdefault(axis, size) != size:
-            return None
-    if not sizes:
-        return None
     try:
-        divided(sch, axes, sizes)
+        for _ in range(MOST):
+            axes = Axes(device_blocks(sch.func))
+            found: dict[Place, set[int]] = {}
+            for place, size in _taken_apart(sch.func):
+                found.setdefault(axes.of(place), set()).add(size)
+            sizes = {axis: min(own) for axis, own in found.items()}
+            if any(size % sizes[axis] for axis, own in found.items() for size in own):
+                return None
+            if not sizes:
+                break
+            divided(sch, axes, sizes)
+        else:
+            return None
+        if len(sch.trace.insts) == len(begun.trace.insts):
+            return None
         _straight(sch)
         moving.laid_out(sch)
     except ScheduleError:
@@ -56,22 +66,38 @@ def apart(begun: Schedule, target: Target) -> Schedule | None:
 def _taken_apart(func: PrimFunc) -> Iterator[tuple[Place, int]]:
     """Where a block takes apart, or puts together, an index of a tensor in between, and the extent of the inner digit."""
     for block in device_blocks(func):
-        between = [(buffer, indices) for buffer, indices in accesses(block) if buffer not in func.buffers]
+        # What an iterator of one step is, is no digit.
+        single = {iv.var: iv.dom.min for iv in block.iter_vars if int_value(iv.dom.extent) == 1}
+        between = [(x, [substitute(i, single) for i in at]) for x, at in accesses(block) if x not in func.buffers]
         for buffer, indices in between:
-            for d, size in two_digits(buffer, indices, extents(block)):
-                yield (buffer, d), size
-        for var, size in _digits(block) if between else ():
+            for d, index in enumerate(indices):
+                size = _inner(index, extents(block), int_value(buffer.shape[d]))
+                if size is not None:
+                    yield (buffer, d), size
+        for var, size in _digits([i for _, at in accesses(block) for i in at], single, extents(block)) if between else ():
             yield (block.ident, var), size
 
 
-def _digits(block: Block) -> list[tuple[Var, int]]:
-    """The iterators of which a block reads both digits, each with the extent of the inner one."""
-    size = extents(block)
+def _inner(index: Expr, size: Mapping[Var, int], extent: int | None) -> int | None:
+    """The extent of the last one of several iterators that are digits of an index, of which all make up a dimension."""
+    form = linear_form(index)
+    if form is None or int_value(form[1]) != 0 or len(form[0]) < 2:
+        return None
+    below = 1
+    for var, step in sorted(form[0].items(), key=lambda term: term[1]):
+        if step != below or var not in size:
+            return None
+        below *= size[var]
+    return next(size[v] for v, step in form[0].items() if step == 1) if below == extent else None
+
+
+def _digits(indices: Sequence[Expr], single: Mapping[Var, Expr], size: Mapping[Var, int]) -> list[tuple[Var, int]]:
+    """The iterators of which indices are made of both digits, each with the extent of the inner one."""
     found: dict[str, dict[tuple[Var, int], None]] = {"//": {}, "%": {}}
-    for index in (i for x in loads_of(block) for i in x.indices):
-        each = int_value(index.b) if isinstance(index, BinOp) and index.op in found else None
-        if isinstance(index, BinOp) and isinstance(index.a, Var) and each and size.get(index.a, 0) % each == 0:
-            found[index.op][index.a, each] = None
+    for e in (e for index in indices for e in walk_expr(substitute(index, single))):
+        each = int_value(e.b) if isinstance(e, BinOp) and e.op in found else None
+        if isinstance(e, BinOp) and isinstance(e.a, Var) and each and size.get(e.a, 0) % each == 0:
+            found[e.op][e.a, each] = None
     return [one for one in found["//"] if one in found["%"]]
 
 

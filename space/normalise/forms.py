@@ -42,7 +42,7 @@ class Wanted(NamedTuple):
         cropped: whether sums of which stages read only what stands first are made for that alone.
         doubled: whether windows share what they add up.
         bordered: whether, of extrema, also windows of what is padded otherwise than with zeros are compared in place.
-        digits: whether axes that tensors in between are read or stored along by digits are two axes everywhere.
+        digits: whether axes that tensors in between are read or stored along by digits are several axes everywhere.
     """
 
     differences: bool = False

@@ -198,7 +198,7 @@ def heads(sch: Schedule, target: Target) -> None:
         if product is None:
             continue
         stored, *read = [
-            {axes.of((buffer, d)): size for d, size in two_digits(buffer, indices, extents(block))}
+            {axes.of((buffer, d)): size for d, size in _two_digits(buffer, indices, extents(block))}
             for buffer, indices in (_access(store_of(block)), *map(_access, product.factors))
         ]
         if stored or all(read):
@@ -257,10 +257,10 @@ def _side_by_side(func: PrimFunc, block: Block) -> Iterator[tuple[int, int]]:
     """Where a stage stores rows of a tensor in between side by side, as heads of attention: its dimension, and their size."""
     store = store_of(block)
     if block.init is None and store.buffer not in func.buffers:
-        yield from two_digits(store.buffer, store.indices, extents(block))
+        yield from _two_digits(store.buffer, store.indices, extents(block))
 
 
-def two_digits(buffer: Buffer, indices: Sequence[Expr], size: dict[Var, int]) -> Iterator[tuple[int, int]]:
+def _two_digits(buffer: Buffer, indices: Sequence[Expr], size: dict[Var, int]) -> Iterator[tuple[int, int]]:
     """The dimensions of a tensor whose index is two iterators side by side, and the extent of the inner one."""
     for d, index in enumerate(indices):
         form = linear_form(index)

@@ -1,4 +1,4 @@
-"""Axes that are taken apart in one place and whole in another: heads of attention, put side by side and taken apart again."""
+"""Axes that are taken apart in one place and whole in another: heads of attention side by side, channels that become pixels."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from spaces import computes
 from turns import MACHINES, in_turn
 
 from autosched import te
+from autosched.ir.expr import BufferLoad
 from autosched.ir.host import split_host
 from autosched.ir.interp import random_inputs, run
 from autosched.ir.stmt import PrimFunc
@@ -17,7 +18,7 @@ from autosched.schedule import Schedule
 from autosched.schedule.kit.trace import Trace
 from autosched.target import get_target
 from space.normalise import Wanted, normalise
-from space.normalise.blocks import is_packed
+from space.normalise.blocks import device_blocks, is_packed, store_of
 
 DE10 = "vta-de10"
 SPLIT = Wanted(digits=True)
@@ -161,7 +162,50 @@ def images() -> PrimFunc:
     return te.create_prim_func([x, *ws, z])
 
 
+def layers(deal: Callable[[te.Tensor], te.Tensor], channels: int, taps: int = 1, size: int = 6) -> PrimFunc:
+    """Two convolutions, and what moves elements between them."""
+    given = [te.placeholder((9, size, size), "int8", name="x")]
+
+    def layer(x: te.Tensor, n: int, taps: int) -> te.Tensor:
+        w = te.placeholder((n, x.shape[0], taps, taps), "int8", name=f"w{len(given)}")
+        given.append(w)
+        c, p, q = (te.reduce_axis((0, e), name=f"{v}{len(given)}") for v, e in zip("cpq", w.shape[1:]))
+        s = te.compute((n, x.shape[1] - taps + 1, x.shape[2] - taps + 1), lambda o, y, z: te.sum(
+            x[c, y + p, z + q].astype("int32") * w[o, c, p, q].astype("int32"), axis=[c, p, q]), name=f"s{len(given)}")
+        return te.compute(s.shape, lambda *i: narrow(s(*i), 8, 0), name=f"y{len(given)}")
+
+    last = layer(deal(layer(given[0], channels, 1)), 7, taps)
+    return te.create_prim_func([*given, last])
+
+
+def pixels(a: te.Tensor) -> te.Tensor:
+    """Channels become pixels."""
+    c, h, w = (int(e.value) for e in a.shape)
+    return te.compute((c // 4, h * 2, w * 2), lambda k, y, z: a[k * 4 + y % 2 * 2 + z % 2, y // 2, z // 2], name="moved")
+
+
+def channels(a: te.Tensor) -> te.Tensor:
+    """Pixels become channels."""
+    c, h, w = (int(e.value) for e in a.shape)
+    return te.compute((c * 4, h // 2, w // 2), lambda k, y, z: a[k // 4, y * 2 + k % 4 // 2, z * 2 + k % 2], name="moved")
+
+
+def planes(a: te.Tensor) -> te.Tensor:
+    """As ``channels``, all of a pixel behind each other."""
+    c, h, w = (int(e.value) for e in a.shape)
+    return te.compute((c * 4, h // 2, w // 2), lambda k, y, z: a[k % c, y * 2 + k // (2 * c), z * 2 + k // c % 2], name="moved")
+
+
+def shuffled(a: te.Tensor) -> te.Tensor:
+    """Channels of two groups by turns."""
+    c = int(a.shape[0].value)
+    return te.compute(a.shape, lambda k, y, z: a[k % 2 * (c // 2) + k // 2, y, z], name="moved")
+
+
 PROGRAMS = {
+    "pixels": lambda: layers(pixels, 64, size=3), "few pixels": lambda: layers(pixels, 20, size=3),
+    "channels": lambda: layers(channels, 8, 3), "planes": lambda: layers(planes, 8, 2),
+    "shuffled": lambda: layers(shuffled, 32, 3),
     "merged": block, "copied": lambda: block(copied=True), "of eight": lambda: block(deep=8),
     "of 24, copied": lambda: block(24, True), "of 32": lambda: block(32), "with biases": lambda: block(bias=True),
     "made apart": lambda: block(apart=True), "across": across, "across, of 32": lambda: across(32, 2),
@@ -170,11 +214,13 @@ PROGRAMS = {
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
-def test_axes_that_are_taken_apart_are_two_everywhere(name: str) -> None:
+def test_axes_that_are_taken_apart_are_several_everywhere(name: str) -> None:
     func, target = PROGRAMS[name](), get_target(DE10)
     new, steps = normalise(func, target, SPLIT)
     assert steps and is_packed(split_host(new).device, target)
     assert [(b.name, b.shape) for b in new.buffers] == [(b.name, b.shape) for b in func.buffers]
+    moves = [store_of(b).buffer for b in device_blocks(func) if isinstance(store_of(b).value, BufferLoad)]
+    assert not {b.name for b in moves} & {store_of(b).buffer.name for b in device_blocks(new)}  # nothing is moved
     for seed in range(2):
         inputs = random_inputs(func, seed)
         assert all(map(np.array_equal, run(new, *inputs), run(func, *inputs)))
@@ -185,7 +231,8 @@ def test_axes_that_are_taken_apart_are_two_everywhere(name: str) -> None:
     assert sch.func == new
 
 
-@pytest.mark.parametrize(("name", "target"), in_turn(("across", "across, of 32", "summed by digits")))
+@pytest.mark.parametrize(("name", "target"), in_turn((
+    "across", "across, of 32", "summed by digits", "pixels", "planes", "shuffled")))
 def test_such_programs_have_schedules_on_every_machine(name: str, target: str) -> None:
     computes(PROGRAMS[name](), target, 2)
 
@@ -197,20 +244,46 @@ def test_all_have_schedules_on_every_machine(name: str, target: str) -> None:
     computes(PROGRAMS[name](), target, 2)
 
 
-def test_heads_of_eight_are_not_those_of_sixteen() -> None:
-    """The twin: an axis that is taken apart in two ways is no two axes."""
-    def program(deep: int) -> PrimFunc:
-        m = Attention(deep=8, heads=4)
-        o = m.attended(*(m.flat(n, None, 9) for n in "qkv"))
-        a = m.merged(o)
-        other, r = m.tensor("k2", 9, m.wide // deep, deep), te.reduce_axis((0, deep), name="r")
-        s = te.compute((m.wide // deep, 9, 9), lambda h, i, j: te.sum(
-            a[i, h * deep + r].astype("int32") * other[j, h, r].astype("int32"), axis=r), name="again")
-        return te.create_prim_func([*m.given, te.compute(s.shape, lambda *i: narrow(s(*i), 8), name="z")])
+def fused(sch: Schedule) -> None:
+    sch.fuse(*sch.get_loops("a"))
 
-    target = get_target(DE10)
-    assert normalise(program(8), target, SPLIT)[1]
-    assert normalise(program(16), target, SPLIT) == (program(16), ())
+
+def turned(sch: Schedule) -> None:
+    sch.reorder(*reversed(sch.get_loops("a")))
+
+
+def zero_first(sch: Schedule) -> None:
+    sch.decompose_reduction("y", sch.get_loops("y")[1])
+
+
+@pytest.mark.parametrize("change", [fused, turned, zero_first])
+def test_loops_may_be_any(change: Callable[[Schedule], None]) -> None:
+    sch, target = Schedule(across(), seed=0), get_target(DE10)
+    change(sch)
+    new, steps = normalise(sch.func, target, SPLIT)
+    assert steps and is_packed(split_host(new).device, target)
+    inputs = random_inputs(sch.func, 2)
+    assert all(map(np.array_equal, run(new, *inputs), run(sch.func, *inputs)))
+
+
+def again(first: int, second: int) -> PrimFunc:
+    """48 channels that are put together of heads of one size, and taken apart by another one."""
+    m = Attention(deep=first, heads=48 // first)
+    a = m.merged(m.attended(*(m.flat(n, None, 9) for n in "qkv")))
+    other, r = m.tensor("other", 48 // second, 9, second), te.reduce_axis((0, second), name="r")
+    s = te.compute((48 // second, 9, 9), lambda h, i, j: te.sum(
+        a[i, h * second + r].astype("int32") * other[h, j, r].astype("int32"), axis=r), name="again")
+    return te.create_prim_func([*m.given, te.compute(s.shape, lambda *i: narrow(s(*i), 8), name="last")])
+
+
+@pytest.mark.parametrize(("first", "second", "fit"), [
+    (8, 16, True), (16, 8, True), (16, 16, True), (8, 12, False), (16, 24, False)])
+def test_heads_of_other_sizes_are_axes_where_these_go_into_each_other(first: int, second: int, fit: bool) -> None:
+    func, target = again(first, second), get_target(DE10)
+    new, steps = normalise(func, target, SPLIT)
+    assert bool(steps) == fit and (fit or new is func)
+    inputs = random_inputs(func, 1)
+    assert all(map(np.array_equal, run(new, *inputs), run(func, *inputs)))
 
 
 def test_a_program_that_takes_nothing_apart_has_no_such_form(user_programs) -> None:
