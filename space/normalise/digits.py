@@ -34,27 +34,22 @@ def apart(begun: Schedule, target: Target) -> Schedule | None:
         target: the machine.
 
     Returns:
-        It, or None where there are none, digits of one axis do not go into each other, or a primitive refuses.
+        It, or None where there are none, or a primitive refuses.
     """
     sch = begun.copy()
     with suppress(ScheduleError):  # a block in loops that are not its own is none yet that can be split
         for rule in (loops.apart, initial.apply, loops.apply, initial.overwritten, loops.arranged):
             rule(sch, target)
+    axes, sizes = _sizes(sch.func)
+    if not sizes:
+        return None
     try:
         for _ in range(MOST):
-            axes = Axes(device_blocks(sch.func))
-            found: dict[Place, set[int]] = {}
-            for place, size in _taken_apart(sch.func):
-                found.setdefault(axes.of(place), set()).add(size)
-            sizes = {axis: min(own) for axis, own in found.items()}
-            if any(size % sizes[axis] for axis, own in found.items() for size in own):
-                return None
+            divided(sch, axes, sizes)
+            axes, sizes = _sizes(sch.func)
             if not sizes:
                 break
-            divided(sch, axes, sizes)
         else:
-            return None
-        if len(sch.trace.insts) == len(begun.trace.insts):
             return None
         _straight(sch)
         moving.laid_out(sch)
@@ -63,38 +58,45 @@ def apart(begun: Schedule, target: Target) -> Schedule | None:
     return sch
 
 
+def _sizes(func: PrimFunc) -> tuple[Axes, dict[Place, int]]:
+    """The axes of a program, and of those that are taken apart the extents of the innermost digits."""
+    axes = Axes(device_blocks(func))
+    sizes: dict[Place, int] = {}
+    for place, size in _taken_apart(func):
+        axis = axes.of(place)
+        sizes[axis] = min(size, sizes.get(axis, size))  # larger digits are taken apart next
+    return axes, sizes
+
+
 def _taken_apart(func: PrimFunc) -> Iterator[tuple[Place, int]]:
-    """Where a block takes apart, or puts together, an index of a tensor in between, and the extent of the inner digit."""
+    """Where a block puts together an index of a tensor in between, or takes one apart, and the extent of the inner digit."""
     for block in device_blocks(func):
         # What an iterator of one step is, is no digit.
         single = {iv.var: iv.dom.min for iv in block.iter_vars if int_value(iv.dom.extent) == 1}
-        between = [(x, [substitute(i, single) for i in at]) for x, at in accesses(block) if x not in func.buffers]
-        for buffer, indices in between:
-            for d, index in enumerate(indices):
-                size = _inner(index, extents(block), int_value(buffer.shape[d]))
+        read = [(buffer, [substitute(i, single) for i in indices]) for buffer, indices in accesses(block)]
+        for buffer, indices in read:
+            for d, index in enumerate(indices if buffer not in func.buffers else ()):
+                size = _inner(index, extents(block), int_value(buffer.shape[d]) or 0)
                 if size is not None:
                     yield (buffer, d), size
-        for var, size in _digits([i for _, at in accesses(block) for i in at], single, extents(block)) if between else ():
+        for var, size in _digits([i for _, indices in read for i in indices], extents(block)):
             yield (block.ident, var), size
 
 
-def _inner(index: Expr, size: Mapping[Var, int], extent: int | None) -> int | None:
-    """The extent of the last one of several iterators that are digits of an index, of which all make up a dimension."""
+def _inner(index: Expr, size: Mapping[Var, int], extent: int) -> int | None:
+    """The extent of the iterator that is the last digit of an index, where all else of it is whole multiples of that."""
     form = linear_form(index)
-    if form is None or int_value(form[1]) != 0 or len(form[0]) < 2:
+    last = [size.get(v, 1) for v, step in form[0].items() if step == 1] if form is not None else []
+    if form is None or len(form[0]) < 2 or len(last) != 1:
         return None
-    below = 1
-    for var, step in sorted(form[0].items(), key=lambda term: term[1]):
-        if step != below or var not in size:
-            return None
-        below *= size[var]
-    return next(size[v] for v, step in form[0].items() if step == 1) if below == extent else None
+    rest = [int_value(form[1]), extent, *[step for step in form[0].values() if step != 1]]
+    return last[0] if all(n is not None and n % last[0] == 0 for n in rest) else None
 
 
-def _digits(indices: Sequence[Expr], single: Mapping[Var, Expr], size: Mapping[Var, int]) -> list[tuple[Var, int]]:
+def _digits(indices: Sequence[Expr], size: Mapping[Var, int]) -> list[tuple[Var, int]]:
     """The iterators of which indices are made of both digits, each with the extent of the inner one."""
     found: dict[str, dict[tuple[Var, int], None]] = {"//": {}, "%": {}}
-    for e in (e for index in indices for e in walk_expr(substitute(index, single))):
+    for e in (e for index in indices for e in walk_expr(index)):
         each = int_value(e.b) if isinstance(e, BinOp) and e.op in found else None
         if isinstance(e, BinOp) and isinstance(e.a, Var) and each and size.get(e.a, 0) % each == 0:
             found[e.op][e.a, each] = None
@@ -110,5 +112,5 @@ def _straight(sch: Schedule) -> None:
         if store.buffer in sch.func.buffers or block.init is not None or not isinstance(value, BufferLoad):
             continue
         plain = all(isinstance(i, Var) for i in value.indices) and len({*value.indices}) == len(value.indices)
-        if plain and {*value.indices} == {*store.indices} and value.buffer not in sch.func.buffers:
+        if plain and {*value.indices} == {*store.indices}:
             sch.compute_inline(sch.get_sblock(name))

@@ -42,7 +42,8 @@ REPLAYED = {
 MADE_ELSEWHERE = ["attention_slices", "attention_views", "logits", "scores_batched", "transpose_then_dense"]
 # Of these axes that some blocks take apart are several everywhere: the form that has schedules, and that is recorded.
 SPLIT = {
-    "attention_heads_merged", "attention_heads_of_eight", "attention_one_key", "channels_shuffled_between", "pixels_between_layers",
+    "attention_heads_merged", "attention_heads_of_eight", "attention_one_key", "channels_shuffled_between",
+    "pixels_between_layers",
 }
 FORMS = Path(__file__).resolve().parents[1] / "data" / "programs" / "forms.json"
 NAMES = sorted(p.stem for p in FORMS.parent.glob("*.py"))

@@ -17,7 +17,7 @@ from autosched.ir.stmt import PrimFunc
 from autosched.schedule import Schedule
 from autosched.schedule.kit.trace import Trace
 from autosched.target import get_target
-from space.normalise import Wanted, normalise
+from space.normalise import Wanted, digits, normalise
 from space.normalise.blocks import device_blocks, is_packed, store_of
 
 DE10 = "vta-de10"
@@ -286,7 +286,22 @@ def test_heads_of_other_sizes_are_axes_where_these_go_into_each_other(first: int
     assert all(map(np.array_equal, run(new, *inputs), run(func, *inputs)))
 
 
+def test_windows_that_overlap_take_nothing_apart() -> None:
+    """The twin of windows side by side: of three with step two, the places of one are those of its neighbour."""
+    def program(taps: int, step: int) -> PrimFunc:
+        x, w = te.placeholder((16, 9), "int8", name="x"), te.placeholder((16, 16), "int8", name="w")
+        y = product(w, x, "y")
+        a = te.compute(y.shape, lambda *i: narrow(y(*i), 8), name="a")
+        p = te.reduce_axis((0, taps), name="p")
+        s = te.compute((16, (9 - taps) // step + 1), lambda c, i: te.sum(a[c, i * step + p].astype("int32"), axis=p), name="s")
+        return te.create_prim_func([x, w, te.compute(s.shape, lambda *i: narrow(s(*i), 2), name="z")])
+
+    for taps, step, apart in ((3, 3, True), (3, 2, False), (2, 4, False), (3, 1, False)):
+        found = digits.apart(Schedule(program(taps, step), seed=0), get_target(DE10))
+        assert (found is not None) == apart, (taps, step)
+
+
 def test_a_program_that_takes_nothing_apart_has_no_such_form(user_programs) -> None:
-    for name in ("dense_chain", "attention_linear", "dense_flatten"):
+    for name in ("dense_chain", "attention_linear", "dense_fused_loop", "conv_upsampled", "conv_chain", "conv_pool_padded"):
         func = user_programs.program(name)
         assert normalise(func, get_target(DE10), SPLIT) == (func, ()), name

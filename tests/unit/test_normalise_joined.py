@@ -208,7 +208,6 @@ def test_a_window_of_one_element_is_a_stage(step: int) -> None:
 
 
 @pytest.mark.parametrize("of", [
-    lambda x: te.compute((5, 4, 4), lambda k, y, z: x[k * 4 + y % 2 * 2 + z % 2, y // 2, z // 2], name="dealt"),
     lambda x: te.compute((32, 2, 2), lambda k, y, z: te.if_then_else(
         te.all(k >= 8, k < 24), x[k - 8, y, z], te.const(0, "int8")), name="between"),
     lambda x: te.compute((20, 2, 2), lambda k, y, z: te.if_then_else(k < 7, x[k, 1 - y, z], te.const(0, "int8")), name="some"),
@@ -219,6 +218,13 @@ def test_what_moves_along_an_element_is_no_load(of: Callable[[te.Tensor], te.Ten
     made = of(p.layer(p.tensor(9, 2, 2), 20))
     with pytest.raises(SpaceError, match="at another place than it writes"):
         Space(p.func(relu(made), p.layer(made, 6)), DE10)
+
+
+def test_what_becomes_pixels_is_read_by_a_stage_and_a_product() -> None:
+    p = Program()
+    x = p.layer(p.tensor(9, 2, 2), 20)
+    made = te.compute((5, 4, 4), lambda k, y, z: x[k * 4 + y % 2 * 2 + z % 2, y // 2, z // 2], name="dealt")
+    computes(p.func(relu(made), p.layer(made, 6)), PORTABLE)
 
 
 def test_what_the_host_joins_is_padded_for_a_stage() -> None:
