@@ -69,6 +69,14 @@ class Wanted(NamedTuple):
         """What the form has that has nothing it need not have."""
         return Wanted(whole=self.whole, handed=self.handed, loaded=self.loaded, cropped=self.cropped, digits=self.digits)
 
+    def only(self, *names: str) -> Wanted:
+        """What is wanted of it, as far as some fields say: whoever is given that does not depend on others.
+
+        Args:
+            names: of the fields.
+        """
+        return Wanted(**{name: getattr(self, name) for name in names})
+
     def also(self, other: Wanted) -> Wanted:
         """What has all that either has."""
         return Wanted._make(max(a, b) for a, b in zip(self, other))

@@ -12,26 +12,28 @@ from autosched.errors import ScheduleError
 from autosched.ir.remembered import remembered
 from autosched.ir.stmt import PrimFunc
 from autosched.schedule import Schedule
+from autosched.target import Target
 
 KEPT = 4  # programs of which is remembered where ways lead
 Found = tuple[Schedule | None, str]
 _FOUND: dict[int, tuple[PrimFunc, dict[Hashable, Found]]] = {}
 
 
-def onwards(func: PrimFunc, sch: Schedule, asked: tuple[Hashable, ...], work_out: Callable[[Schedule], Schedule | None]) -> Found:
+def onwards(func: PrimFunc, sch: Schedule, target: Target, rules: Callable[..., Schedule | None], **asked: Hashable) -> Found:
     """Where a way leads, with a schedule of the caller's own; or None and why nowhere.
 
     Args:
         func: the program in which all ways begin.
         sch: where this one has come to, by steps of its trace; it stays as it is.
-        asked: all else that ``work_out`` depends on, its own name included.
-        work_out: goes on with the schedule that it is given; None where there is no such form.
+        target: the machine.
+        rules: go on with the schedule that they are given, for that machine; None where there is no such form.
+        asked: all else that they are given, and so all that they depend on.
     """
     known = remembered(_FOUND, func, _nothing, KEPT)
-    key = (tuple(sch.trace.as_python()), *asked)
+    key = (rules.__name__, target.key(), tuple(sch.trace.as_python()), *asked.items())
     if key not in known:
         try:
-            known[key] = work_out(sch.copy()), ""
+            known[key] = rules(sch.copy(), target, **asked), ""
         except ScheduleError as error:
             # A primitive that refuses says that the program is of no form that these rules know.
             known[key] = None, error.reason

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
 from contextlib import suppress
-from functools import partial
 
 from autosched.errors import ScheduleError
 from autosched.ir.host import split_host
@@ -247,31 +245,26 @@ def _formed(
     begun: Schedule, func: PrimFunc, target: Target, wanted: Wanted, alone: bool, otherwise: int
 ) -> tuple[Schedule | None, str]:
     """As ``_laid_out``; where ``alone``, with copies of its own for every product."""
-    asked: tuple[Hashable, ...] = (wanted.fused, wanted.cropped, wanted.loaded, bool(wanted.weights), otherwise)
-    sch, why = reached.onwards(func, begun, ("values", target.key(), *asked), partial(
-        _in_values, target=target, wanted=wanted, otherwise=otherwise))
+    turning = wanted.only("weights")._replace(weights=min(wanted.weights, 1))  # whether, not in how many ways
+    asked = wanted.only("fused", "cropped", "loaded").also(turning)
+    sch, why = reached.onwards(func, begun, target, _in_values, wanted=asked, otherwise=otherwise)
+    # Each goes on from where others may have come to, with a part of what is wanted of the form.
+    if sch is not None and is_packed(sch.func, target):
+        sch, why = reached.onwards(func, sch, target, _as_packed, wanted=turning)
+    elif sch is not None and wanted.weights:
+        asked = wanted.only("gathered", "repeated", "banded", "flat", "given", "weights")
+        sch, why = reached.onwards(func, sch, target, _with_weights, wanted=asked, alone=alone, otherwise=otherwise)
+    elif sch is not None:
+        asked = wanted.only("gathered", "repeated", "banded")
+        sch, why = reached.onwards(func, sch, target, _arranged, wanted=asked, alone=alone, otherwise=otherwise)
+        if sch is not None:
+            asked = wanted.only("flat", "banded", "given")
+            sch, why = reached.onwards(func, sch, target, _in_elements, wanted=asked, shifted=otherwise == APART)
+    if sch is not None:
+        asked = wanted.only("differences", "kept", "slid", "bordered", "doubled", "loaded").also(turning)
+        sch, why = reached.onwards(func, sch, target, _ended, wanted=asked, otherwise=bool(otherwise))
     if sch is None:
-        return None, why
-    packed = is_packed(sch.func, target)
-    # Each goes on from where others may have come to, and depends on a part of what is wanted of the form.
-    stages: list[tuple[Callable[[Schedule], Schedule | None], tuple[Hashable, ...]]] = []
-    if packed:
-        stages.append((partial(_as_packed, target=target, wanted=wanted), ("packed", bool(wanted.weights))))
-    elif wanted.weights:
-        asked = (wanted.gathered, wanted.repeated, wanted.banded, wanted.flat, wanted.given, wanted.weights, alone, otherwise)
-        stages.append((partial(_with_weights, target=target, wanted=wanted, alone=alone, otherwise=otherwise),
-                       ("weights", *asked)))
-    else:
-        asked = (wanted.gathered, wanted.repeated, wanted.banded, alone, otherwise)
-        stages.append((partial(_arranged, target=target, wanted=wanted, alone=alone, otherwise=otherwise), ("order", *asked)))
-        asked = (wanted.flat, wanted.banded, wanted.given, otherwise == APART)
-        stages.append((partial(_in_elements, target=target, wanted=wanted, otherwise=otherwise), ("elements", *asked)))
-    asked = (wanted.differences, wanted.kept, wanted.slid, wanted.bordered, wanted.doubled, wanted.loaded, bool(wanted.weights))
-    stages.append((partial(_ended, target=target, wanted=wanted, otherwise=otherwise), ("ends", *asked, bool(otherwise))))
-    for rules, wants in stages:
-        sch, why = reached.onwards(func, sch, (target.key(), *wants), rules)
-        if sch is None:
-            return None, why  # what is in the way of a schedule of the program as it is, analysis says
+        return None, why  # what is in the way of a schedule of the program as it is, analysis says
     if sch.trace.insts and not is_packed(sch.func, target):
         return None, "what reads a tensor wants its elements in different ways"
     return (sch if sch.trace.insts else None), ""
@@ -345,7 +338,7 @@ def _as_packed(sch: Schedule, target: Target, wanted: Wanted) -> Schedule | None
     return sch
 
 
-def _ended(sch: Schedule, target: Target, wanted: Wanted, otherwise: int) -> Schedule | None:
+def _ended(sch: Schedule, target: Target, wanted: Wanted, otherwise: bool) -> Schedule | None:
     """Brings what is in whole elements into nests; as for ``_in_values``."""
     if is_packed(sch.func, target):
         if any(step.op in ("negate_factor", "split_factor") for step in sch.trace.insts):
@@ -386,7 +379,7 @@ def _arranged(sch: Schedule, target: Target, wanted: Wanted, alone: bool, otherw
 
 
 def _in_elements(
-    sch: Schedule, target: Target, wanted: Wanted, otherwise: int, weights: frozenset[str] = frozenset()
+    sch: Schedule, target: Target, wanted: Wanted, shifted: bool, weights: frozenset[str] = frozenset()
 ) -> Schedule | None:
     """Lays tensors out in whole elements, as far as the rules know; None where there is no such form.
 
@@ -394,7 +387,7 @@ def _in_elements(
         sch: of the program, in an order.
         target: the machine.
         wanted: what the form has.
-        otherwise: the way to the form.
+        shifted: whether tensors of their own are made for what lies shifted in an element.
         weights: names of blocks that copy what others make, to be read as weights.
 
     Raises:
@@ -406,7 +399,7 @@ def _in_elements(
             return False
 
         def elements(tried: Schedule, rows: Names) -> None:
-            packing.apply(tried, Way(target, otherwise == APART, weights, wanted.flat, rows, wanted.given))
+            packing.apply(tried, Way(target, shifted, weights, wanted.flat, rows, wanted.given))
 
         batches.apply(laid_out, target, elements)
         repeats.apply(laid_out, target)
@@ -429,7 +422,7 @@ def _with_weights(sch: Schedule, target: Target, wanted: Wanted, alone: bool, ot
     for trial, weights in turned.ways(sch, alone, wanted.weights):
         try:
             if _arranged(trial, target, wanted, alone, otherwise) is not None:
-                _in_elements(trial, target, wanted, otherwise, weights)
+                _in_elements(trial, target, wanted, otherwise == APART, weights)
         except ScheduleError as error:
             refused = refused or error
             continue
