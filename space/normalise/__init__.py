@@ -13,7 +13,7 @@ from autosched.ir.stmt import PrimFunc
 from autosched.schedule import Schedule
 from autosched.schedule.kit.trace import Instruction
 from autosched.target import Target
-from space.normalise import banding, conditions, doubled, fused, gathering, groups, moving, places, planes, windows
+from space.normalise import banding, conditions, doubled, fused, gathering, groups, moving, places, planes, sliding, windows
 from space.normalise.blocks import is_packed, plain_blocks, require_whole
 from space.normalise.estimate import estimate
 from space.normalise.forms import (
@@ -30,6 +30,7 @@ from space.normalise.forms import (
     PLAIN,
     REPEATED,
     SLID,
+    SLIDING,
     Trait,
     Wanted,
     trait_of,
@@ -74,6 +75,7 @@ OTHERS = (
     _Other((DIFFERENCES, KEPT, SLID, BORDERED),
            lambda func, target: target.semantics == "chisel" and _windows(func, target) and windows.pads(func), ()),
     _Other((DOUBLED,), lambda func, target: plain_blocks(func) and doubled.applies(func, target), sooner=True),
+    _Other((SLIDING,), lambda func, target: not is_packed(func, target) and sliding.applies(func), sooner=True),
 )
 
 
@@ -169,5 +171,5 @@ def _gathered(func: PrimFunc, target: Target, base: Wanted, forms: dict[tuple[st
 
 __all__ = [
     "BANDED", "BORDERED", "DIFFERENCES", "DOUBLED", "FUSED", "GATHERED", "JOINT", "KEPT", "MOVED", "PLACES", "REPEATED", "SLID",
-    "Trait", "Wanted", "normal_forms", "normalise", "normalised", "trait_of", "wanted_of", "why_unpacked",
+    "SLIDING", "Trait", "Wanted", "normal_forms", "normalise", "normalised", "trait_of", "wanted_of", "why_unpacked",
 ]

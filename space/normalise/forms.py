@@ -17,6 +17,7 @@ PLACES = "places as lanes"  # else channels, which leave lanes empty
 BANDED = "lanes along rows by banded weights"  # and windows that overlap, which the host makes
 JOINT = "what several products read is loaded once"  # for all their steps; else each loads what it reads, step by step
 DOUBLED = "windows add up what they share by halves"  # which stays in the accumulator; else each adds up its elements
+SLIDING = "windows that slide along laid out by the host"  # one beside the other; else the machine reads them where they lie
 GATHERED = "windows gathered by the host"  # which is work of its own; else the machine reads them where they lie
 
 
@@ -42,6 +43,7 @@ class Wanted(NamedTuple):
         cropped: whether sums of which stages read only what stands first are made for that alone.
         doubled: whether windows share what they add up.
         bordered: whether, of extrema, also windows of what is padded otherwise than with zeros are compared in place.
+        sliding: whether the host lays out windows that slide along with what multiplies them.
         digits: whether axes that tensors in between are read or stored along by digits are several axes everywhere.
     """
 
@@ -62,6 +64,7 @@ class Wanted(NamedTuple):
     cropped: bool = False
     doubled: bool = False
     bordered: bool = False
+    sliding: bool = False
     digits: bool = False
 
     @property
@@ -87,8 +90,8 @@ PLAIN = Wanted()
 WANTED = {
     DIFFERENCES: Wanted(differences=True), KEPT: Wanted(kept=True), SLID: Wanted(slid=True), REPEATED: Wanted(repeated=True),
     MOVED: Wanted(moved=True), FUSED: Wanted(fused=True), PLACES: Wanted(flat=True), BANDED: Wanted(banded=True),
-    GATHERED: Wanted(gathered=True), DOUBLED: Wanted(doubled=True),
-    BORDERED: Wanted(bordered=True),
+    GATHERED: Wanted(gathered=True), DOUBLED: Wanted(doubled=True), BORDERED: Wanted(bordered=True),
+    SLIDING: Wanted(sliding=True),
 }
 
 
@@ -131,6 +134,7 @@ TRAITS = {
     MOVED: Trait(behind=True), REPEATED: Trait(later=True), PLACES: Trait(later=True, fuller=True),
     GATHERED: Trait(later=True, fuller=True), BANDED: Trait(later=True, last=1, fuller=True), JOINT: Trait(last=2, apart=1),
     DOUBLED: Trait(later=True, last=3, around=True, apart=1), BORDERED: Trait(last=3),
+    SLIDING: Trait(later=True, last=4, fuller=True),
 }
 
 

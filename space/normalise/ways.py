@@ -49,6 +49,7 @@ from space.normalise import (
     results,
     reversal,
     scaled,
+    sliding,
     starts,
     straight,
     sums,
@@ -252,10 +253,10 @@ def _formed(
     if sch is not None and is_packed(sch.func, target):
         sch, why = reached.onwards(func, sch, target, _as_packed, wanted=turning)
     elif sch is not None and wanted.weights:
-        asked = wanted.only("gathered", "repeated", "banded", "flat", "given", "weights")
+        asked = wanted.only("gathered", "repeated", "banded", "sliding", "flat", "given", "weights")
         sch, why = reached.onwards(func, sch, target, _with_weights, wanted=asked, alone=alone, otherwise=otherwise)
     elif sch is not None:
-        asked = wanted.only("gathered", "repeated", "banded")
+        asked = wanted.only("gathered", "repeated", "banded", "sliding")
         sch, why = reached.onwards(func, sch, target, _arranged, wanted=asked, alone=alone, otherwise=otherwise)
         if sch is not None:
             asked = wanted.only("flat", "banded", "given")
@@ -374,6 +375,8 @@ def _arranged(sch: Schedule, target: Target, wanted: Wanted, alone: bool, otherw
     for rule in (*COPYING, *heads, *extra, *ARRANGING, grouped, *far):
         rule(sch, target)
     if (wanted.gathered and not gathering.apply(sch, target)) or (wanted.repeated and not groups.repeated(sch, target)):
+        return None
+    if wanted.sliding and not sliding.apply(sch, target):
         return None
     return None if wanted.banded and not banding.apply(sch, target) else sch
 
