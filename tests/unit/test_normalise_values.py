@@ -310,6 +310,21 @@ def test_tensors_of_places_are_as_small_as_they_can_be(place: str, made: list[tu
 
 
 @pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("start", [0, 1])
+def test_what_has_no_value_at_some_places_is_no_tensor(start: int, target: str) -> None:
+    x = te.placeholder((5, 32), "int32", name="x")
+    y = te.compute((5, 32), lambda i, j: te.max(te.min(
+        te.if_then_else(i > 0, x[i, j] + 100 // (i + start), 127), 127), -128).astype("int8"), name="y")
+    func = te.create_prim_func([x, y])
+    if start:
+        computes(func, target)
+        return
+    with refused(SpaceError, "machine") as caught:
+        require_lowerable(Space(func, target))
+    assert "block y computes with the number of an iteration" in str(caught.value)
+
+
+@pytest.mark.parametrize("target", TARGETS)
 def test_the_number_of_a_step_is_told(target: str) -> None:
     x, k = te.placeholder((16, 33), "int8", name="x"), te.reduce_axis((0, 33), "k")
     y = te.compute((16,), lambda i: te.max((wide(x[i, k]) << 6) + k, axis=k), name="y")

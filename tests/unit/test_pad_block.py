@@ -222,6 +222,17 @@ def f(A: T.Buffer((1, 8), "int32"), B: T.Buffer((6, 8), "int32"), C: T.Buffer((1
 '''
 
 
+BELOW_ZERO = '''
+@T.prim_func
+def f(B: T.Buffer((6, 8), "int32"), C: T.Buffer((6, 8), "int32")):
+    for i, j in T.grid(6, 8):
+        with T.block("C"):
+            vi = T.axis.spatial((-4, 2), i - 4)
+            vj = T.axis.spatial((2, 10), j + 2)
+            C[vi + 4, vj - 2] = B[vi + 4, vj - 2] - (vi * 3 - vj)
+'''
+
+
 @pytest.mark.parametrize(("value", "shape", "made"), [
     ("T.shift_right(A[vu, vj] * 3, 2)", [1, 8], "T.shift_right(A[v_i0, v_i1] * 3, 2)"),
     ("T.max(A[0, 7 - vj], 5)", [1, 8], "T.max(A[v_i0, v_i1], 5)"),
@@ -257,6 +268,35 @@ def test_a_part_that_depends_on_more_than_it_reads_is_made_for_each(value: str, 
     with refused(ScheduleError, "form"):
         sch.decompose_value("C", path, True)
     assert sch.func == func
+
+
+def test_places_below_zero_are_stored_from_zero_on(same: Same, verify_trace_roundtrip: Verify) -> None:
+    func = parse(BELOW_ZERO)
+    sch = Schedule(func)
+    stage = sch.get(sch.decompose_value("C", [1], True))
+    assert [int(e.value) for e in stage.body.buffer.shape] == [6, 10]  # of what starts above 0 the first ones are not used
+    same(func, sch)
+    verify_trace_roundtrip(sch, func)
+
+
+@pytest.mark.parametrize(("value", "path", "fit"), [
+    ("T.if_then_else(vi > 0, A[vu, vj] + 100 // vi, 7)", [1, 1, 1], False),
+    ("T.if_then_else(vi > 0, A[vu, vj] + 100 % (vi - 6), 7)", [1, 1, 1], True),
+    ("T.if_then_else(vi > 0, A[vu, vj] + T.shift_left(1, vi - 1), 7)", [1, 1, 1], False),
+    ("T.if_then_else(vi > 0, A[vu, vj] + T.shift_left(1, vi), 7)", [1, 1, 1], True),
+    ("(A[vu, vj] + T.if_then_else(vi > 0, 100 // vi, 7))", [1, 1], True),
+    ("(A[vu, vj] + T.if_then_else(vi > 0, 7, 100 // vi))", [1, 1], False),
+])
+def test_what_has_no_value_at_some_places_is_made_at_none(value: str, path: list[int], fit: bool, same: Same) -> None:
+    func = parse(BY_ROWS % value)
+    sch = Schedule(func)
+    if fit:
+        sch.decompose_value("C", path, True)
+        same(func, sch)
+        return
+    with refused(ScheduleError, "form") as caught:
+        sch.decompose_value("C", path, True)
+    assert "is not known to have a value for all of its iterators" in str(caught.value) and sch.func == func
 
 
 MIRRORED = '''

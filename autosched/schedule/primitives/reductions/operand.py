@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from autosched.ir.expr import BinOp, BufferLoad, Call, Cast, Expr, IntImm, Select, Var, int_value
-from autosched.ir.functor import Substitute, free_vars, substitute
+from autosched.ir.expr import BinOp, BufferLoad, Call, Cast, Expr, IntImm, Select, Var, bits, int_value, logical_not
+from autosched.ir.functor import Substitute, expr_children, free_vars, substitute
 from autosched.ir.patterns import choice_of, loads_in
 from autosched.ir.print_expr import expr_text
 from autosched.ir.region import with_access
@@ -100,14 +100,43 @@ def place_stage(block: Block, value: Expr, name: str, tensor: str) -> tuple[Bloc
         value: loads nothing.
         name: of the stage.
         tensor: that it stores.
+
+    Raises:
+        Refusal: it has no value everywhere, and a condition around it may say where.
     """
+    if not _defined(value, Analyzer({iv.var: iv.dom for iv in block.iter_vars})):
+        raise Refusal(f"{expr_text(value)} in block {block.name} is not known to have a value for all of its iterators: it "
+                      "divides by what may be 0, or shifts by less than 0 or more than there are bits", [block.ident],
+                      "name the whole choice as the part", code="form")
     used = [iv for iv in block.iter_vars if iv.var in set(free_vars(value))]
     fresh = {iv.var: Var(iv.var.name, iv.var.dtype) for iv in used}
-    shape = tuple([IntImm((int_value(iv.dom.min) or 0) + (int_value(iv.dom.extent) or 1)) for iv in used])
+    shift = {iv.var: max(-(int_value(iv.dom.min) or 0), 0) for iv in used}  # what starts below 0 is stored from 0 on
+    shape = tuple([IntImm(shift[iv.var] + (int_value(iv.dom.min) or 0) + (int_value(iv.dom.extent) or 1)) for iv in used])
     buffer = Buffer(tensor, shape, value.dtype)
     iters = tuple([IterVar(fresh[iv.var], iv.dom, "spatial") for iv in used])
-    body = BufferStore(buffer, tuple(fresh.values()), substitute(value, fresh))
-    return with_access(Block(name, iters, (), (), body)), BufferLoad(buffer, tuple([iv.var for iv in used]), value.dtype)
+    body = BufferStore(buffer, tuple([fresh[v] + n if n else fresh[v] for v, n in shift.items()]), substitute(value, fresh))
+    read = tuple([v + n if n else v for v, n in shift.items()])
+    return with_access(Block(name, iters, (), (), body)), BufferLoad(buffer, read, value.dtype)
+
+
+def _defined(value: Expr, known: Analyzer) -> bool:
+    """Whether a value is known to divide by no 0, and to shift by no more bits than there are."""
+    choice = choice_of(value)
+    if choice is not None:
+        with known.with_constraint(choice[0]):
+            yes = _defined(choice[1], known)
+        with known.with_constraint(logical_not(choice[0])):
+            no = _defined(choice[2], known)
+        return yes and no and _defined(choice[0], known)
+    if isinstance(value, BinOp) and value.op in ("//", "%", "/", "truncdiv", "truncmod"):
+        least, most = known.int_bounds(value.b)
+        if (least is None or least <= 0) and (most is None or most >= 0):
+            return False
+    if isinstance(value, Call) and value.op in ("shift_left", "shift_right"):
+        least, most = known.int_bounds(value.args[1])
+        if least is None or most is None or least < 0 or most > bits(value.dtype):
+            return False
+    return all(_defined(e, known) for e in expr_children(value))
 
 
 def _digit(block: Block, index: Expr, others: tuple[Expr, ...]) -> IterVar | None:
