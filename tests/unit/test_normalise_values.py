@@ -278,6 +278,7 @@ def test_a_term_that_is_chosen_by_data_is_told_at_once(target: str) -> None:
 PLACES: dict[str, Callable[[Expr, Expr, Expr], Expr]] = {
     "added": lambda v, i, j: v + j * 2 - i, "as a factor": lambda v, i, j: (v * (31 - j)) >> 5,
     "of a limit": lambda v, i, j: te.min(v, j - i),
+    "also in another one": lambda v, i, j: v + (i * 3 - j) + (i * 3 - j) % 7,
     "wide": lambda v, i, j: v + (j * 300 >> 3), "chosen by place": lambda v, i, j: v + te.if_then_else(j > i, 5, 0),
     "beside a choice by it": lambda v, i, j: te.if_then_else(j > i, v, -128) + j,
 }
@@ -296,6 +297,7 @@ def test_what_depends_on_places_alone_is_a_tensor_of_the_hosts(place: str, behin
 
 @pytest.mark.parametrize(("place", "made"), [
     ("added", [("int8", 1), ("int8", 1)]), ("as a factor", [("int8", 1)]), ("of a limit", [("int8", 2)]),
+    ("also in another one", [("int8", 1), ("int8", 1), ("int8", 2)]),
     ("wide", [("int32", 1)]),
     ("beside a choice by it", [("int8", 1), ("int32", 2)]), ("under a choice by data", []), ("chosen by place", [("int32", 2)]),
 ])

@@ -306,6 +306,8 @@ class _Computed(Replaced):
 
     def visit_expr(self, expr: Expr) -> Expr:
         choice = choice_of(expr)
+        if expr != self.old and not has_loads(expr):
+            return expr  # what depends on places alone as well, and is made with it for nothing
         if choice is None or expr == self.old:
             return super().visit_expr(expr)
         sides = [self.visit_expr(e) for e in choice[1:]]
