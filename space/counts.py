@@ -122,10 +122,15 @@ class Counts:
         """Vectors with any product that is not 0, where masks leave some."""
         return self._epilogue[1]
 
-    @property
+    @cached_property
     def reaching(self) -> dict[str, int]:
         """Vectors that need an operation, by its kind, where not all of them do."""
-        return self._epilogue[2]
+        found = dict(self._epilogue[2])
+        for kind, results in self.forms.limited([s.block for s in self.nest.stages]).items():
+            # A share is taken of vectors as the form has them, of which some lanes may be empty.
+            vectors = -(-results // self.lanes)
+            found[kind] = min(vectors, found.get(kind, vectors))
+        return found
 
     # -- What is alike ---------------------------------------------------------------------------------------------------------
 

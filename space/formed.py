@@ -12,16 +12,16 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from autosched.ir.expr import BufferLoad, Expr, Var, int_value
+from autosched.ir.expr import BinOp, BufferLoad, Cast, Expr, Var, int_value
 from autosched.ir.functor import walk_expr
 from autosched.ir.interp import written
-from autosched.ir.patterns import loads_in
+from autosched.ir.patterns import has_loads, loads_in
 from autosched.ir.scopes import WGT
 from autosched.ir.stmt import Buffer, PrimFunc
 from autosched.lower.regions import shape_of
 from space.again import Again
 from space.drawn import Drawn
-from space.elements import NOWHERE, Ints, Mask, Site, UnknownError, access, loads_under, sites_in
+from space.elements import NOWHERE, Ints, Mask, Site, UnknownError, access, loads_under, of_rank, sites_in
 from space.known import PARTS, Known, TooLargeError, tables
 from space.lanes import fillings, least_products
 from space.once import Kept, Maker, Once
@@ -112,6 +112,25 @@ class Formings:
             return _formed(self.known, site, self._free)
         except (TooLargeError, UnknownError):
             return Formed(0, 0, 1)  # of what is too large to look at nothing is counted
+
+    def limited(self, blocks: Sequence[str]) -> dict[str, int]:
+        """How many results go past the constant of a minimum or maximum, by its kind; without kinds of which nobody knows.
+
+        What is added to a sum may be numbers (of the places of elements, of a mask) of which few are large.
+
+        Args:
+            blocks: names of a nest's stages.
+        """
+        found: dict[str, int] = {}
+        try:
+            for site in (self._sites[name] for name in blocks):
+                if site.store.buffer in self.known.unseen or site.store.buffer not in self.known.needed:
+                    return {}
+                for kind, past in _past(self.known, site):
+                    found[kind] = max(int(past.sum()) * _times(site, past, set(site.spatial)), found.get(kind, 0))
+        except (KeyError, TooLargeError, UnknownError):
+            return {}
+        return found
 
     def least(self, model: Model, operand: int, least: int, share: Fraction) -> int:
         """Elements of an operand that some product or stage of a result uses, at least.
@@ -419,6 +438,21 @@ def _formed(known: Known, site: Site, free: bool) -> Formed:
     above = [next((of[m] for m in ranks if m >= n), 0) for n in numbers]
     fewest = int(counts[counts > 0].min(initial=reduce)) if counts.any() else 0
     return Formed(sums, products, reduce, fewest, tuple([Fraction(n, PARTS) for n in numbers]), tuple(results), tuple(above))
+
+
+def _past(known: Known, site: Site) -> Iterator[tuple[str, Mask]]:
+    """Of each minimum and maximum with a constant, its kind, and which results are past it, and are no number in the end."""
+    least, most = known.value(site, site.store.value)
+    wanted = known.wanted(site) & (least < most)
+    for e in walk_expr(site.store.value):
+        if not (isinstance(e, BinOp) and e.op in ("min", "max") and has_loads(e)):
+            continue
+        for own, other in ((e.a, e.b), (e.b, e.a)):
+            constant = int_value(other.value if isinstance(other, Cast) else other)
+            if constant is not None:
+                low, high = known.value(site, own)
+                past = wanted & (low < constant if e.op == "max" else high > constant)
+                yield e.op, of_rank(np.asarray(past), len(site.block.iter_vars))
 
 
 def _sums(model: Model) -> tuple[str, ...]:

@@ -45,7 +45,6 @@ class MachineBound:
     words: dict[str, int]
 
 
-
 def machine_bound(
     models: Sequence[Model], visited: int = 0, given: Set[str] = frozenset(), deep: int = 0, fuller: bool = False,
     apart: bool = True,
@@ -78,10 +77,6 @@ def machine_bound(
             full |= between(model, full)
     visits = -(-formed.visits(visited) // (config.batch * config.block_out)) if models[0].origins else None
     return min((_longest(kept, config, visits) for kept in _each_once(models, nests)), key=lambda b: b.cycles)
-
-
-
-
 
 
 def _each_once(models: Sequence[Model], nests: Sequence[Needs]) -> Iterator[list[Needs]]:
@@ -180,14 +175,5 @@ def _once(found: Sequence[dict[str, int]]) -> dict[str, int]:
         for name, cycles in needs.items():
             most[name] = max(cycles, most.get(name, 0))
     return most
-
-
-
-
-
-
-
-
-
 
 

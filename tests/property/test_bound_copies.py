@@ -279,13 +279,13 @@ def test_rows_that_are_promised_to_be_small_do_not_reach_a_clip() -> None:
     assert Space(whole, TARGET).machine_bound() <= best(parts, TARGET, 3, 150) < 10306
 
 
-@pytest.mark.parametrize(("small", "parts"), [(1, 1), (7, 1), (8, 2), (127, 2)])
-def test_promised_ranges_are_those_of_a_tensors_parts(small: int, parts: int) -> None:
-    """Sums of 16 products of up to 128 and 7 are 14 336, which is 112 shifted by 7; of 8 it is 128, beyond 127."""
+@pytest.mark.parametrize(("small", "clips"), [(1, 0), (7, 0), (8, 1), (127, 2)])
+def test_promised_ranges_are_those_of_a_tensors_parts(small: int, clips: int) -> None:
+    """Sums of 16 products of up to 128 and 7 are 14 336, which is 112 shifted by 7; of 8 it is 128, beyond 127, and not -128."""
     n, d, k = 32, 32, 16
     stages = Space(joined(n, d, k, [(-small, small), None]), TARGET).machine.terms["stages"]
     vectors = n * d // 16
-    assert stages == vectors * (2 + 2 * parts) + 18
+    assert stages == vectors * (2 + 2 + clips) + 18
 
 
 def test_of_three_parts_each_has_its_own_range() -> None:

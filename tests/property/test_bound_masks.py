@@ -262,6 +262,23 @@ def constant_mask(times: bool) -> PrimFunc:
     return te.create_prim_func([P, V, out])
 
 
+@pytest.mark.parametrize(("far", "few"), [(62, 2), (48, 16), (0, 64)])
+def test_a_clip_counts_for_sums_that_what_is_added_by_place_makes_reach_it(far: int, few: int) -> None:
+    """Numbers of places lift some rows past the limit, where less may come out: of the others nothing need be taken."""
+    x, w = te.placeholder((64, 16), "int8", name="x"), te.placeholder((64, 16), "int8", name="w")
+
+    def bound(value: Callable[[Any, Any], Any]) -> Any:
+        s = summed(x, w, (64, 64), 16, "s", across=True)
+        out = te.compute((64, 64), lambda i, j: value(s[i, j], i).astype("int8"), name="out")
+        func = replace(te.create_prim_func([x, w, out]), value_ranges=((-1, 1), (-1, 1), None))
+        return Space(func, TARGET).machine
+
+    chosen = bound(lambda v, i: te.min(v + te.if_then_else(i >= far, 110, 0), 120))
+    counted = bound(lambda v, i: te.min(v + (i + 64 - far) // 64 * 110, 120))
+    stages = {"chosen": chosen.terms["stages"], "counted": counted.terms["stages"]}
+    assert stages == dict.fromkeys(stages, few * 4 + 6)
+
+
 def test_a_mask_of_ones_and_zeros_leaves_products_out() -> None:
     func = constant_mask(True)
     # Sixteen rows of up to 16 products, sixteen of more.
@@ -385,9 +402,12 @@ def test_what_is_too_large_to_look_at_counts_nothing(func: PrimFunc, few: int, m
     assert all(least.words.get(name, 0) <= n for name, n in all_of_it.words.items())
 
 
-@pytest.mark.parametrize(("shift", "rows"), [(2, 64), (3, 32)])
-def test_sums_of_small_numbers_reach_no_clip(shift: int, rows: int) -> None:
-    """Of half of the rows, which are 1 or 0, four products are no more than 512 together: 128 shifted by 2, and 64 by 3."""
+@pytest.mark.parametrize(("shift", "clips"), [(2, 1), (3, 0)])
+def test_sums_of_small_numbers_reach_no_clip(shift: int, clips: int) -> None:
+    """Of half of the rows, which are 1 or 0, four products are no more than 512 together: 128 shifted by 2, and 64 by 3.
+
+    So much goes past 127, and less 128, which is as far, not past the other limit.
+    """
     P, V = te.placeholder((64, 4), "int8", name="P"), te.placeholder((4, 32), "int8", name="V")
 
     def stages(small: int) -> int:
@@ -398,4 +418,4 @@ def test_sums_of_small_numbers_reach_no_clip(shift: int, rows: int) -> None:
         out = te.compute((64, 32), lambda i, j: clipped(M[i, j], shift), name="out")
         return Space(te.create_prim_func([P, V, out]), TARGET).machine.terms["stages"]
 
-    assert stages(0) - stages(32) == 2 * 2 * (64 - rows)
+    assert stages(0) - stages(32) == (2 - clips) * 2 * 32
