@@ -175,5 +175,3 @@ def _once(found: Sequence[dict[str, int]]) -> dict[str, int]:
         for name, cycles in needs.items():
             most[name] = max(cycles, most.get(name, 0))
     return most
-
-
