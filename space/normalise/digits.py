@@ -13,25 +13,26 @@ from contextlib import suppress
 
 from autosched.errors import ScheduleError
 from autosched.ir.expr import BinOp, BufferLoad, Expr, Var, int_value
-from autosched.ir.functor import substitute, walk_expr
+from autosched.ir.functor import free_vars, substitute, walk_expr
 from autosched.ir.simplify import linear_form
 from autosched.ir.stmt import PrimFunc
 from autosched.schedule import Schedule
 from autosched.target import Target
-from space.normalise import initial, loops, moving
+from space.normalise import copies, initial, loops, moving, ranges
 from space.normalise.axes import Axes, Place, accesses
-from space.normalise.blocks import device_block, device_blocks, extents, store_of
+from space.normalise.blocks import device_block, device_blocks, extents, product_of, store_of
 from space.normalise.groups import divided
 
 MOST = 8  # times that axes are taken apart
 
 
-def apart(begun: Schedule, target: Target) -> Schedule | None:
+def apart(begun: Schedule, target: Target, ranged: bool = False) -> Schedule | None:
     """A schedule in which axes that tensors in between are read or stored along by digits are an axis for each digit.
 
     Args:
         begun: of a program of plain blocks; stays as it is.
         target: the machine.
+        ranged: whether ranges that are read each by itself are tensors of their own besides; there are some, or it is None.
 
     Returns:
         It, or None where there are none, or a primitive refuses.
@@ -40,29 +41,35 @@ def apart(begun: Schedule, target: Target) -> Schedule | None:
     with suppress(ScheduleError):  # a block in loops that are not its own is none yet that can be split
         for rule in (loops.apart, initial.apply, loops.apply, initial.overwritten, loops.arranged):
             rule(sch, target)
-    axes, sizes = _sizes(sch.func)
-    if not sizes:
+    cut = ranged and ranges.apply(sch)
+    axes, sizes = _sizes(sch.func, ranged)
+    if not (sizes or cut):
         return None
     try:
         for _ in range(MOST):
             divided(sch, axes, sizes)
-            axes, sizes = _sizes(sch.func)
-            if not sizes:
+            further = ranged and ranges.apply(sch)
+            cut |= further
+            axes, sizes = _sizes(sch.func, ranged)
+            if not (sizes or further):
                 break
         else:
             return None
+        if ranged and not cut:
+            return None
         _straight(sch)
+        _each_factor(sch)
         moving.laid_out(sch)
     except ScheduleError:
         return None  # what is in the way of a schedule, analysis says
     return sch
 
 
-def _sizes(func: PrimFunc) -> tuple[Axes, dict[Place, int]]:
+def _sizes(func: PrimFunc, ranged: bool) -> tuple[Axes, dict[Place, int]]:
     """The axes of a program, and of those that are taken apart the extents of the innermost digits."""
     axes = Axes(device_blocks(func))
     sizes: dict[Place, int] = {}
-    for place, size in _taken_apart(func):
+    for place, size in (*_taken_apart(func), *(ranges.by_turns(func) if ranged else ())):
         axis = axes.of(place)
         sizes[axis] = min(size, sizes.get(axis, size))  # larger digits are taken apart next
     return axes, sizes
@@ -81,6 +88,14 @@ def _taken_apart(func: PrimFunc) -> Iterator[tuple[Place, int]]:
                     yield (buffer, d), size
         for var, size in _digits([i for _, indices in read for i in indices], extents(block)):
             yield (block.ident, var), size
+
+
+def _each_factor(sch: Schedule) -> None:
+    """Gives a sum of products of a parameter with itself, read at sums of iterators, a copy for each factor: to be laid out."""
+    for block in device_blocks(sch.func):
+        product = product_of(block)
+        if product is not None and any(len(free_vars(i)) > 1 for f in product.factors for i in f.indices):
+            copies.twice(sch, block)
 
 
 def _inner(index: Expr, size: Mapping[Var, int], extent: int) -> int | None:

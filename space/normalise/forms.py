@@ -45,6 +45,7 @@ class Wanted(NamedTuple):
         bordered: whether, of extrema, also windows of what is padded otherwise than with zeros are compared in place.
         sliding: whether the host lays out windows that slide along with what multiplies them.
         digits: whether axes that tensors in between are read or stored along by digits are several axes everywhere.
+        ranged: whether then, besides, ranges of such tensors that readers read each by itself are tensors of their own.
     """
 
     differences: bool = False
@@ -66,11 +67,12 @@ class Wanted(NamedTuple):
     bordered: bool = False
     sliding: bool = False
     digits: bool = False
+    ranged: bool = False
 
     @property
     def plain(self) -> Wanted:
         """What the form has that has nothing it need not have."""
-        return Wanted(whole=self.whole, handed=self.handed, loaded=self.loaded, cropped=self.cropped, digits=self.digits)
+        return self.only("whole", "handed", "loaded", "cropped", "digits", "ranged")
 
     def only(self, *names: str) -> Wanted:
         """What is wanted of it, as far as some fields say: whoever is given that does not depend on others.

@@ -26,6 +26,7 @@ from space.normalise.blocks import (
     given,
     is_placed,
     loads_of,
+    named,
     readers_of,
     store_of,
     turning_point,
@@ -116,7 +117,7 @@ def _apart(sch: Schedule, joint: Callable[[PrimFunc, set[str]], Joint | None]) -
         buffer, dim, points = found
         try:
             with sch.all_or_none():
-                _cut(sch, buffer.name, dim, points)
+                cut(sch, buffer.name, dim, points)
         except ScheduleError:
             kept.add(buffer.name)  # what is in the way of a schedule, analysis says
         else:
@@ -130,7 +131,7 @@ def _read_apart(func: PrimFunc, kept: set[str]) -> Joint | None:
         if buffer in func.buffers or buffer.name in kept or buffer.dtype != "int32":
             continue
         loads = [(b, x) for b in readers_of(func, buffer) for x in loads_of(b) if x.buffer is buffer]
-        found = _end_to_end(buffer, {tuple([_span(b, i) for i in x.indices]) for b, x in loads})
+        found = _end_to_end(buffer, {tuple([span(b, i) for i in x.indices]) for b, x in loads})
         if found is not None:
             return buffer, *found
     return None
@@ -159,7 +160,7 @@ def _put_together(buffer: Buffer, writers: Sequence[Block]) -> tuple[int, list[i
     """(dimension, where parts meet) of a tensor of which several blocks each write a part, and together all."""
     if any(b.init is None and loads_from(store_of(b).value, buffer) for b in writers):
         return None
-    boxes = [tuple([_span(b, i) for i in store_of(b).indices]) for b in writers]
+    boxes = [tuple([span(b, i) for i in store_of(b).indices]) for b in writers]
     return _end_to_end(buffer, set(boxes)) if len(set(boxes)) == len(boxes) else None
 
 
@@ -175,8 +176,13 @@ def _end_to_end(buffer: Buffer, boxes: Set[tuple[tuple[int, int], ...]]) -> tupl
     return differ[0], ends[1:-1]
 
 
-def _span(block: Block, index: Expr) -> tuple[int, int]:
-    """From where and up to where an index of a block goes."""
+def span(block: Block, index: Expr) -> tuple[int, int]:
+    """From where and up to where an index of a block goes; (-1, -1) where that is not known.
+
+    Args:
+        block: it.
+        index: of what it stores or loads.
+    """
     low, high = Analyzer({iv.var: iv.dom for iv in block.iter_vars}).int_bounds(index)
     return (low, high + 1) if low is not None and high is not None else (-1, -1)
 
@@ -199,8 +205,17 @@ def _in_ways(block: Block, made: set[Buffer]) -> tuple[int, list[int]] | None:
     return (store.indices.index(var), sorted(at)) if var in store.indices else None
 
 
-def _cut(sch: Schedule, name: str, dim: int, points: Sequence[int]) -> None:
+def cut(sch: Schedule, name: str, dim: int, points: Sequence[int]) -> list[str]:
     """Makes several tensors of one, and cuts what reads more than one of them.
+
+    Args:
+        sch: of the program.
+        name: of the tensor.
+        dim: the dimension along which it is cut.
+        points: where its parts meet.
+
+    Returns:
+        The names of the blocks that make the parts, as far as any still does.
 
     Raises:
         ScheduleError: a block reads it otherwise than along one of its iterators.
@@ -211,10 +226,10 @@ def _cut(sch: Schedule, name: str, dim: int, points: Sequence[int]) -> None:
     writers = [b.name for b in device_blocks(sch.func) if store_of(b).buffer is buffer]
     size = int_value(buffer.shape[dim]) or 0
     made = sch.partition_buffer(sch.get_sblock(writers[0]), dim, [b - a for a, b in pairwise([0, *points, size])])
-    for part in made:
-        block = sch.get(part)
-        assert isinstance(block, Block)
-        _more_plainly(sch, block.name)
+    names = [named(sch, part) for part in made]
+    for part in names:
+        _more_plainly(sch, part)
+    return names
 
 
 def _buffer(sch: Schedule, name: str) -> Buffer:
@@ -242,7 +257,7 @@ def _cut_reader(sch: Schedule, name: str, buffer: Buffer, dim: int, points: Sequ
     for load in loads_of(block):
         if load.buffer is not buffer:
             continue
-        begin, end = _span(block, load.indices[dim])
+        begin, end = span(block, load.indices[dim])
         inside = [p for p in points if begin < p < end]
         if not inside:
             continue
@@ -282,7 +297,7 @@ def _cut_block(sch: Schedule, name: str, var: Var, points: Sequence[int]) -> Non
         raise unfit(f"block {name} does not store along {var.name}")
     if store.buffer not in sch.func.buffers:
         further = _moved_by(block, store.indices[at])[1]
-        _cut(sch, store.buffer.name, at, [p + further for p in points])
+        cut(sch, store.buffer.name, at, [p + further for p in points])
         return
     for part in sch.partition_block(loop, [*lengths[:-1], None]):
         made = sch.get(part)
