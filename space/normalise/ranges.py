@@ -7,7 +7,6 @@ take an axis by turns (``h * 3 + 1``), the turns are ranges of an axis of their 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import pairwise
 from math import gcd
 
 from autosched.errors import ScheduleError
@@ -62,13 +61,17 @@ def _read(func: PrimFunc) -> Iterator[tuple[Buffer, list[tuple[Block, BufferLoad
 
 
 def _in_ranges(func: PrimFunc, kept: set[str]) -> tuple[Buffer, int, list[int]] | None:
-    """A tensor whose readers read ranges along a dimension that have nothing in common: it, the dimension, where these end."""
+    """A tensor of which readers read ranges that lie end to end along a dimension and fill it: it, that, where they meet.
+
+    What nobody reads in between would be made for nothing.
+    """
     for buffer, read in _read(func):
         for d, extent in enumerate(buffer.shape if buffer.name not in kept else ()):
             spans = sorted({joined.span(b, x.indices[d]) for b, x in read})
-            points = sorted({end for span in spans for end in span} - {0, int_value(extent)})
-            if 1 < len(spans) <= joined.MOST and spans[0][0] >= 0 and all(a[1] <= b[0] for a, b in pairwise(spans)):
-                return buffer, d, points
+            ends = [0, *[end for _, end in spans]]
+            filled = ends[-1] == int_value(extent) and all(begin == end for (begin, _), end in zip(spans, ends))
+            if 1 < len(spans) <= joined.MOST and filled:
+                return buffer, d, ends[1:-1]
     return None
 
 
