@@ -169,7 +169,7 @@ def _reads(t: te.Tensor, begin: int, n: int, step: int = 1) -> te.Tensor:
 
 @pytest.mark.parametrize(("reads", "steps", "turns"), [
     ((0, 1, 2), (3, 3, 3), [3]), ((0, 2), (3, 3), [3]), ((1, 1), (3, 3), []), ((0, 1), (3, 2), []), ((0, 1), (1, 1), []),
-    ((0, 1), (2, 2), [2])])
+    ((0, 1), (2, 2), [2]), ((0, 4), (2, 2), [])])
 def test_what_is_read_by_turns(reads: tuple[int, ...], steps: tuple[int, ...], turns: list[int]) -> None:
     w, r = te.placeholder((16, 24), "int8", name="w"), te.reduce_axis((0, 16), name="r")
     x = te.placeholder((4, 16), "int8", name="x")
