@@ -25,7 +25,7 @@ from space.normalise.blocks import is_packed
 # Programs of tests/data/programs that no rule brings into form yet.
 UNKNOWN = {
     "blur_of_one_plane_too_long", "concat_along_window", "conv_first_step_last", "conv_padded_by_tensor", "distances_l1",
-    "filter_made", "flat_reshaped", "flattened_layers", "gather", "loops_carried", "loops_overwritten",
+    "filter_made", "flattened_layers", "gather", "loops_carried", "loops_overwritten",
     "loops_scattered", "mixer_block_narrow", "neighbour_in_place", "rows_left_out", "skip_joined", "state_joined",
     "attention_slices", "int64_result", "logits", "symbolic", "uint8_dense", "windows_of_both",
 }
@@ -43,7 +43,7 @@ MADE_ELSEWHERE = ["attention_slices", "attention_views", "logits", "scores_batch
 # Of these axes that some blocks take apart are several everywhere: the form that has schedules, and that is recorded.
 SPLIT = {
     "attention_heads_merged", "attention_heads_of_eight", "attention_one_key", "channels_shuffled_between",
-    "pixels_between_layers",
+    "flat_reshaped", "pixels_between_layers",
 }
 # And of these the ranges of what one product makes are tensors besides.
 RANGED = {"attention_joint", "attention_joint_by_heads"}

@@ -1,8 +1,8 @@
-"""A vector that is stored in rows of 48 and read in rows of 24: no dimensions suit both."""
+"""A vector that is stored in rows of 48 and read in rows of 24: both are digits of one index, each an axis then."""
 
 from autosched.script import T
 
-VERDICT = "refused: block E sums up what it reads at no plain index of its own"
+VERDICT = "accepted"
 
 
 @T.prim_func
