@@ -234,7 +234,7 @@ def test_axes_that_are_taken_apart_are_several_everywhere(name: str) -> None:
 @pytest.mark.parametrize(("name", "target"), in_turn((
     "across", "across, of 32", "summed by digits", "pixels", "planes", "shuffled")))
 def test_such_programs_have_schedules_on_every_machine(name: str, target: str) -> None:
-    computes(PROGRAMS[name](), target, 2)
+    computes(PROGRAMS[name](), target, 2, SPLIT)
 
 
 @pytest.mark.slow
