@@ -75,7 +75,8 @@ OTHERS = (
     _Other((DIFFERENCES, KEPT, SLID, BORDERED),
            lambda func, target: target.semantics == "chisel" and _windows(func, target) and windows.pads(func), ()),
     _Other((DOUBLED,), lambda func, target: plain_blocks(func) and doubled.applies(func, target), sooner=True),
-    _Other((SLIDING,), lambda func, target: not is_packed(func, target) and sliding.applies(func), sooner=True),
+    _Other((SLIDING,), lambda func, target: plain_blocks(func) and not is_packed(func, target) and sliding.applies(func),
+           sooner=True),
 )
 
 

@@ -94,9 +94,12 @@ def _stored(func: PrimFunc, block: Block) -> bool:
 
 
 def _of_a_sum(func: PrimFunc, block: Block) -> list[int] | None:
-    """Where a stage computes what int8 holds of one element of a sum that it reads elsewhere: the path of the most of it."""
+    """Where a stage computes what int8 holds of one element of a sum that it reads elsewhere: the path of the most of it.
+
+    A stage that reads nothing else is what is made of the sum: it only has fewer elements.
+    """
     store, made = store_of(block), written(func)
-    if block.init is not None:
+    if block.init is not None or sum(isinstance(e, BufferLoad) for e in walk_expr(store.value)) < 2:
         return None
     summed = {store_of(b).buffer for b in device_blocks(func) if b.init is not None and store_of(b).buffer not in func.buffers}
     for path in paths_to(store.value, summed & made):
