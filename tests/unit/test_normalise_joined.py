@@ -224,7 +224,7 @@ def test_what_becomes_pixels_is_read_by_a_stage_and_a_product() -> None:
     p = Program()
     x = p.layer(p.tensor(9, 2, 2), 20)
     made = te.compute((5, 4, 4), lambda k, y, z: x[k * 4 + y % 2 * 2 + z % 2, y // 2, z // 2], name="dealt")
-    computes(p.func(relu(made), p.layer(made, 6)), PORTABLE)
+    computes(p.func(relu(made), p.layer(made, 6)), PORTABLE, base=Wanted(digits=True))
 
 
 def test_what_the_host_joins_is_padded_for_a_stage() -> None:

@@ -9,7 +9,7 @@ from autosched.schedule import Schedule
 from autosched.target import get_target
 from space.normalise import normal_forms, packing, reached
 
-NAMES = ["conv_int8_then_pool", "attention_views", "row_max_taken_away", "two_heads"]
+NAMES = ["conv_int8_then_pool", pytest.param("attention_views", marks=pytest.mark.slow), "row_max_taken_away", "two_heads"]
 
 
 def forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
