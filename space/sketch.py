@@ -216,8 +216,8 @@ def sketches(
     # A result that only moves what is computed may have nothing to be stored from, where the host moves it as it unpacks. What is
     # moved in between, or joined of it and of a parameter, is stored nowhere, where its readers load it from what it is made of.
     # And of a sum stages may read only what stands first; behind an offset it is made for that alone anyway. At last what blocks
-    # take apart, as heads of attention, is several axes everywhere; and each range of a tensor that
-    # is read by itself, as queries, keys and values that are made as one, is a tensor.
+    # take apart, as heads of attention, is several axes everywhere; and each range of a tensor that is read by itself, as
+    # queries, keys and values that are made as one, is a tensor.
     for base in LAST:
         found = found or _fitting(normal_forms(func, target, base), target, structural, numeric)[0]
     if not found:

@@ -112,17 +112,12 @@ def apply(sch: Schedule, target: Target, made: bool = False) -> None:
         if mine == [True, False] or (mine[0] == mine[1] and elements_of(data.buffer) < elements_of(weight.buffer)):
             data, weight = weight, data
         rows = set(free_vars(store.indices[-2])) if target.config.batch > 1 and len(store.indices) > 1 else set()
-        if rows & set(_moving(weight)):
+        if rows & set(free_vars(weight)):
             continue  # all rows of an element are multiplied by one diagonal: what differs from row to row is none
         axis = next(k for k, iv in enumerate(block.iter_vars) if iv.var is lane)
         diagonal = sch.diagonalize(sch.get_sblock(block.name), axis, weight.buffer.name)
         if by_gemm:
             sch.diagonal_by_gemm(diagonal)
-
-
-def _moving(load: BufferLoad) -> list[Var]:
-    """The iterators that an element moves with."""
-    return [v for index in load.indices for v in free_vars(index)]
 
 
 def _factors(block: Block) -> tuple[BufferLoad, BufferLoad] | None:

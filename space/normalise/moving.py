@@ -12,7 +12,8 @@ from math import prod
 
 from autosched.errors import ScheduleError
 from autosched.ir.expr import BufferLoad
-from autosched.ir.functor import free_vars, walk_expr
+from autosched.ir.functor import free_vars
+from autosched.ir.patterns import loads_in
 from autosched.ir.stmt import Block, Buffer, PrimFunc
 from autosched.schedule import Schedule
 from autosched.schedule.primitives.reductions.factors import is_narrow
@@ -34,6 +35,7 @@ from space.normalise.blocks import (
     written,
 )
 from space.normalise.copies import paths_to
+from space.normalise.gathers import reindexed
 
 MOST = 16  # moves behind each other
 
@@ -99,7 +101,7 @@ def _of_a_sum(func: PrimFunc, block: Block) -> list[int] | None:
     A stage that reads nothing else is what is made of the sum: it only has fewer elements.
     """
     store, made = store_of(block), written(func)
-    if block.init is not None or sum(isinstance(e, BufferLoad) for e in walk_expr(store.value)) < 2:
+    if block.init is not None or len(loads_in(store.value)) < 2:
         return None
     summed = {store_of(b).buffer for b in device_blocks(func) if b.init is not None and store_of(b).buffer not in func.buffers}
     for path in paths_to(store.value, summed & made):
@@ -109,8 +111,7 @@ def _of_a_sum(func: PrimFunc, block: Block) -> list[int] | None:
             continue
         for n in range(1, len(path)):
             part = part_at(block, store.value, path[:n])
-            inside = [e for e in walk_expr(part) if isinstance(e, BufferLoad)]
-            if inside == [load] and set(free_vars(part)) == set(free_vars(load)) and is_narrow(func, block, part):
+            if loads_in(part) == [load] and set(free_vars(part)) == set(free_vars(load)) and is_narrow(func, block, part):
                 return path[:n]
     return None
 
@@ -156,5 +157,4 @@ def laid_out(sch: Schedule) -> None:
             mixed = any(len(free_vars(index)) > 1 for index in factor.indices)
             reached = prod(size[v] for v in size if v in {v for index in factor.indices for v in free_vars(index)})
             if mixed and factor.buffer in given(sch.func) and reached <= elements_of(factor.buffer):
-                position = next(n for n, r in enumerate(block.reads) if r.buffer is factor.buffer)
-                sch.host_stage(sch.reindex(sch.get_sblock(name), ("read", position)))
+                reindexed(sch, block, factor)

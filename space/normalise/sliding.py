@@ -17,6 +17,7 @@ from autosched.schedule import Schedule
 from autosched.target import Target
 from space.normalise.blocks import Product, device_block, device_blocks, extents, product_of
 from space.normalise.gathering import hosts
+from space.normalise.gathers import reindexed
 
 
 def applies(func: PrimFunc) -> bool:
@@ -43,13 +44,7 @@ def apply(sch: Schedule, target: Target) -> bool:
         product = product_of(device_block(sch, name))
         windows = None if product is None else _slides(product)
         if windows is not None and hosts(sch, windows):
-            # What the host makes of it meanwhile is another tensor.
-            again = product_of(device_block(sch, name))
-            assert again is not None
-            windows = _slides(again)
-            assert windows is not None
-            position = next(n for n, r in enumerate(again.block.reads) if r.buffer is windows.buffer)
-            sch.host_stage(sch.reindex(sch.get_sblock(name), ("read", position)))
+            reindexed(sch, device_block(sch, name), windows)
             done = True
     return done
 
