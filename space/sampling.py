@@ -1,0 +1,197 @@
+"""Points of a design space at random, and such that are made from others: for searches."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from space.around import around
+from space.distinct import fresh_of, keys
+from space.listing import Listed
+from space.members import Mask
+from space.rule import Points
+
+CROSSED = 0.5  # share of children with decisions of two parents
+VARIED = (1.0, 0.5, 0.25)  # chances that a first, a second, a third rule decides anew
+ROUNDS, IDLE = 60, 4  # of draws for a sample at most, and of such that bring nothing new
+DRAWN = 256  # rows of a round, at least
+LISTED = 1e8  # combinations of decisions up to which points are listed until there are some, where no draw is one
+LEAST = 4096  # draws of a form that stand for its size where none of very many is a point
+
+
+class Sampled(Listed):
+    """Draws, what they become by repair, and the neighbours and children of points."""
+
+    def draws(self, rng: np.random.Generator, n: int) -> Points:
+        """``n`` rows with every column drawn evenly from its choices, half of those of as many nests from sketches by their size.
+
+        How many nests is drawn evenly, and so is the sketch of the other half: the largest would leave no draws for the others.
+        """
+        sizes = np.array([self._raw(k) if k in self._open else 0.0 for k in range(len(self.sketches))])
+        for count in np.unique(self.nests):
+            alike = (self.nests == count) & (sizes > 0)
+            sizes[alike] = sizes[alike] / sizes[alike].sum() + 1 / max(int(alike.sum()), 1)
+        which = rng.choice(len(self.sketches), size=n, p=sizes / sizes.sum())
+        out = np.zeros((n, self.width), dtype=np.int32)
+        for k in range(len(self.sketches)):
+            rows = np.flatnonzero(which == k)
+            out[rows] = self.wide(k, self._drawn(k, rng, len(rows)))
+        return self._pinned(out)
+
+    def _drawn(self, sketch: int, rng: np.random.Generator, n: int) -> Points:
+        """Rows of a sketch's own columns, each drawn evenly from its choices."""
+        return np.stack([rng.choice(np.array(c.choices), size=n) for c in self.sketches[sketch].columns], axis=1).astype(np.int32)
+
+    def sample(self, rng: np.random.Generator, n: int) -> Points:
+        """``n`` distinct points (fewer where the space is smaller), drawn at random and repaired.
+
+        Args:
+            rng: source of randomness; the same state gives the same points.
+            n: how many.
+        """
+        found: dict[bytes, npt.NDArray[np.int32]] = {}
+        rounds = idle = 0
+        while rounds < ROUNDS and idle < IDLE:
+            before = len(found)
+            drawn = self.draws(rng, max(2 * n, DRAWN))
+            if rounds % 2:
+                # Every other round starts from whole tiles, with some columns drawn: small spaces have few points elsewhere.
+                drawn = self._near(drawn, [sketch.default for sketch in self.sketches], rng.random(drawn.shape) < 0.5)
+            rows, inside = self.repair(drawn)
+            for row in rows[inside]:
+                found.setdefault(row.tobytes(), row)
+                if len(found) >= n:
+                    return np.stack(list(found.values()))
+            rounds, idle = rounds + 1, idle + 1 if len(found) == before else 0
+        if found:
+            return np.stack(list(found.values()))
+        # Hardly any tile fits: the smallest do, or nothing does.
+        drawn = self.draws(rng, max(2 * n, DRAWN))
+        kept = rng.random(drawn.shape) >= rng.choice((1.0, 0.9, 0.75, 0.5), len(drawn))[:, None]
+        near = self._repairs(self._near(drawn, [sketch.loosest for sketch in self.sketches], kept))
+        if len(near):
+            return near[:n]
+        first = next(self.enumerate(), None) if self.raw() < LISTED else None
+        return first[:n] if first is not None else np.zeros((0, self.width), dtype=np.int32)
+
+    def count(self, limit: int = 200_000) -> tuple[int, bool]:
+        """(number of points, whether it is exact): above a number of raw combinations it is an estimate from a sample; 0 where no
+        point is known.
+
+        Args:
+            limit: of points to list; a larger space is estimated, which costs less than tuning.
+        """
+        if self.raw() <= 160 * limit:
+            total = 0
+            for block in self.enumerate():
+                total += len(block)
+                if total >= limit:
+                    break
+            else:
+                return total, True
+        # Every form in its own right: what one form's draws say holds for its own combinations only.
+        rng, each = np.random.default_rng(0), max(1 << 12, (1 << 15) // len(self._open))
+        about = 0.0
+        for k in self._open:
+            drawn = self._pinned(self.wide(k, self._drawn(k, rng, each)))
+            share = float(self.valid(drawn).mean())
+            # Where a hit is too rare for a guess those that draws become by repair are some that there are.
+            about += self._raw(k) * share if share else len(self._repairs(drawn[:LEAST]))
+        return round(about) or len(self.sample(rng, 1)), False
+
+    def _repairs(self, drawn: Points) -> Points:
+        """The distinct points that rows become by repair."""
+        rows, inside = self.repair(drawn)
+        return fresh_of(rows[inside], set(), set())
+
+    def eager(self, rng: np.random.Generator, n: int) -> Points:
+        """Points from ``n`` rows of ``hungry``; those that do not fit the memories are dropped."""
+        return self.mutate(self.hungry(rng, n), rng)
+
+    def hungry(self, rng: np.random.Generator, n: int) -> Points:
+        """``n`` draws in which most decisions let the engines run as far ahead of each other as they can."""
+        drawn = self.draws(rng, n)
+        for k, (sketch, places) in enumerate(zip(self.sketches, self._places)):
+            rows = np.flatnonzero(drawn[:, 0] == k)
+            for column, at in zip(sketch.columns, places):
+                if column.eager is not None:
+                    drawn[rows[rng.random(len(rows)) < 0.75], at] = column.eager
+        return drawn
+
+    def _near(self, drawn: Points, centres: Sequence[npt.NDArray[np.int32]], kept: Mask) -> Points:
+        """Rows that keep some of what was drawn, the rest as in a row of their form; of each form its own columns are given."""
+        base = np.concatenate([self.wide(k, own[None]) for k, own in enumerate(centres)])[drawn[:, 0]]
+        return self._pinned(np.where(kept, drawn, base))
+
+    # -- from other points ----------------------------------------------------------------------------------------------
+
+    def mutate(self, parents: Points, rng: np.random.Generator) -> Points:
+        """Points made from others: half of them take decisions over from another, then one to three rules decide anew.
+
+        Args:
+            parents: points, shape (n, width).
+            rng: source of randomness.
+
+        Returns:
+            The points; rows that are none, also after repair, are dropped.
+        """
+        repaired, inside = self.repair(self.varied(parents, rng))
+        return repaired[inside]
+
+    def varied(self, parents: Points, rng: np.random.Generator) -> Points:
+        """Rows made from points as ``mutate`` says, not repaired."""
+        children = parents.copy()
+        for k, rows, own in self.groups(parents):
+            self._cross(k, own, rng)
+            self._vary(k, own, rng)
+            children[rows] = self.wide(k, own)
+        return self._pinned(children)
+
+    def _cross(self, sketch: int, own: Points, rng: np.random.Generator) -> None:
+        """Half of the rows take every other rule's columns from another row."""
+        mates = own[rng.permutation(len(own))]
+        crossed = rng.random(len(own)) < CROSSED
+        for _, _, columns, _ in self.sketches[sketch].deciding:
+            taken = crossed & (rng.random(len(own)) < 0.5)
+            own[taken, columns] = mates[taken, columns]
+
+    def _vary(self, sketch: int, own: Points, rng: np.random.Generator) -> None:
+        """One to three rules of every row decide anew."""
+        deciding = self.sketches[sketch].deciding
+        if not deciding:
+            return
+        which = rng.choice(len(deciding), size=(len(own), len(VARIED)), p=self.sketches[sketch].weights)
+        which[rng.random(which.shape) >= VARIED] = -1
+        decides = np.zeros((len(deciding) + 1, len(own)), dtype=np.bool_)  # the last: no rule
+        decides[which.T, np.arange(len(own))] = True
+        for n, (model, nest, _, rule) in enumerate(deciding):
+            rows = np.flatnonzero(decides[n])
+            if len(rows):
+                # A rule may change what others decide, so that its own makes sense.
+                part = np.ascontiguousarray(own[rows, nest])
+                rule.vary(model, part, rng)
+                own[rows, nest] = part
+
+    def moved(self, points: Points, sketch: int) -> Points:
+        """Rows of another sketch with the decisions of points; a value that it does not have becomes its default."""
+        own = np.ascontiguousarray(points[:, self._places[sketch]])
+        for n, column in enumerate(self.sketches[sketch].columns):
+            # A few rows: asking one by one costs less than asking NumPy.
+            known = self.sketches[sketch].known[n]
+            for row in own:
+                if int(row[n]) not in known:
+                    row[n] = column.default
+        return self.wide(sketch, own)
+
+    def neighbours(self, point: npt.NDArray[np.int32]) -> Points:
+        """The points that differ from ``point`` in one column, or in a tile, an order or a cut and in where something is done."""
+        return self.neighbours_of(point[None])
+
+    def neighbours_of(self, points: Points) -> Points:
+        """The distinct neighbours of several points, these left out."""
+        rows = [self.wide(k, around(self.sketches[k], own)) for k, _, own in self.groups(points)]
+        near, inside = self.repair(fresh_of(np.concatenate(rows), set(), set()))
+        found = fresh_of(near[inside], set(keys(points)), set())
+        return np.asarray(found[np.lexsort(found.T[::-1])], dtype=np.int32)
