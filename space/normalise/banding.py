@@ -34,6 +34,7 @@ from space.normalise.blocks import (
     store_of,
     unfit,
 )
+from space.normalise.gathers import reindexed
 
 Indices = Callable[..., tuple[Expr, ...]]
 
@@ -328,8 +329,7 @@ def _operands(sch: Schedule, name: str, found: Sum, tile: Tile) -> None:
         sch.get_sblock(name), data.buffer.name,
         lambda *i: tuple([substitute(e, dict(zip(own, i))) for e in copied]), lambda *p: tuple([f(p) for f in origins]),
     ))
-    position = next(n for n, r in enumerate(device_block(sch, name).reads) if r.buffer.name == weight.buffer.name)
-    sch.host_stage(sch.reindex(sch.get_sblock(name), ("read", position)))
+    reindexed(sch, name, weight.buffer.name)
 
 
 def _by_lanes(sch: Schedule, name: str, at: int, apart: set[str]) -> None:

@@ -26,6 +26,7 @@ from space.normalise.blocks import (
     product_of,
     writer_of,
 )
+from space.normalise.gathers import reindexed
 
 
 def applies(func: PrimFunc, target: Target) -> bool:
@@ -66,9 +67,7 @@ def apply(sch: Schedule, target: Target, always: bool = False) -> bool:
 
         sch.transform_block_layout(sch.get_sblock(name), behind)
         for buffer in (roles[0].buffer.name, roles[1].buffer.name):
-            block = device_block(sch, name)
-            position = next(n for n, r in enumerate(block.reads) if r.buffer.name == buffer)
-            sch.host_stage(sch.reindex(sch.get_sblock(name), ("read", position)))
+            reindexed(sch, name, buffer)
         done = True
     return done
 

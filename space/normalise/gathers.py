@@ -140,21 +140,21 @@ def apply(sch: Schedule, target: Target) -> None:
             if product is None or product.factors[0].buffer is product.factors[1].buffer:
                 break
             factor, other = product.factors[k], product.factors[1 - k]
-            if factor.buffer in packs and (_digits(block, factor) or _slides(product, factor, other, target) or (
+            if factor.buffer in packs and (_digits(block, factor) or _summed_along(product, factor, other, target) or (
                     other.buffer not in packs and _flat(block, factor))):
-                reindexed(sch, block, factor)
+                reindexed(sch, name, factor.buffer.name)
 
 
-def reindexed(sch: Schedule, block: Block, factor: BufferLoad) -> None:
+def reindexed(sch: Schedule, name: str, buffer: str) -> None:
     """Lets the host lay a factor out by the iterators of its product.
 
     Args:
         sch: of the program.
-        block: the product's.
-        factor: the load.
+        name: of the product's block.
+        buffer: the name of what the factor is read of.
     """
-    position = next(n for n, r in enumerate(block.reads) if r.buffer is factor.buffer)
-    sch.host_stage(sch.reindex(sch.get_sblock(block.name), ("read", position)))
+    position = next(n for n, r in enumerate(device_block(sch, name).reads) if r.buffer.name == buffer)
+    sch.host_stage(sch.reindex(sch.get_sblock(name), ("read", position)))
 
 
 def single(load: BufferLoad) -> bool:
@@ -186,7 +186,7 @@ def plainly(sch: Schedule, target: Target) -> None:
         size, packs = extents(block), filled(sch)
         mine = [f for f in product.factors if f.buffer in packs and _elements_of(f, size) <= 2 * elements_of(f.buffer)]
         if mine and product.factors[0].buffer is not product.factors[1].buffer:
-            reindexed(sch, block, min(mine, key=lambda f: _elements_of(f, size)))
+            reindexed(sch, block.name, min(mine, key=lambda f: _elements_of(f, size)).buffer.name)
 
 
 def _elements_of(load: BufferLoad, size: dict[Var, int]) -> int:
@@ -224,7 +224,7 @@ def _flat(block: Block, load: BufferLoad) -> bool:
     return all(n == prod(m for _, m in steps[:k]) for k, (n, _) in enumerate(steps))
 
 
-def _slides(product: Product, data: BufferLoad, weight: BufferLoad, target: Target) -> bool:
+def _summed_along(product: Product, data: BufferLoad, weight: BufferLoad, target: Target) -> bool:
     """Whether all that a product sums over moves its data along with something else, and its weight plainly."""
     block = product.block
     sums = {iv.var for iv in block.iter_vars if iv.kind == "reduce" and int_value(iv.dom.extent) != 1}

@@ -157,4 +157,4 @@ def laid_out(sch: Schedule) -> None:
             mixed = any(len(free_vars(index)) > 1 for index in factor.indices)
             reached = prod(size[v] for v in size if v in {v for index in factor.indices for v in free_vars(index)})
             if mixed and factor.buffer in given(sch.func) and reached <= elements_of(factor.buffer):
-                reindexed(sch, block, factor)
+                reindexed(sch, block.name, factor.buffer.name)

@@ -116,7 +116,7 @@ def _cut(sch: Schedule, way: Way) -> None:
                 continue
             if gathers.strided(factor):
                 # What lies between the elements that are read would be in their lanes.
-                gathers.reindexed(sch, device_block(sch, block.name), factor)
+                gathers.reindexed(sch, block.name, factor.buffer.name)
             else:
                 sch.host_stage(sch.decompose_value(sch.get_sblock(block.name), path))
 

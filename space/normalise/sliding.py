@@ -44,7 +44,7 @@ def apply(sch: Schedule, target: Target) -> bool:
         product = product_of(device_block(sch, name))
         windows = None if product is None else _slides(product)
         if windows is not None and hosts(sch, windows):
-            reindexed(sch, device_block(sch, name), windows)
+            reindexed(sch, name, windows.buffer.name)
             done = True
     return done
 
