@@ -34,6 +34,24 @@ settings.load_profile("house")
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Marks the cases of ``long_runs.txt``; one that is nowhere in a file of which all was collected is a mistake in that list."""
+    whole = not any("::" in given for given in config.args)
+    found: dict[str, list[pytest.Item]] = {}
+    for item in items:
+        found.setdefault(item.path.relative_to(LONG_RUNS.parent).as_posix(), []).append(item)
+    for line in LONG_RUNS.read_text(encoding="utf-8").splitlines():
+        file, _, name = line.partition("::")
+        if line.startswith("#") or file not in found:
+            continue
+        mine = [item for item in found[file] if name in (item.name, getattr(item, "originalname", None))]
+        for item in mine:
+            item.add_marker(pytest.mark.slow)
+        if whole and not mine:
+            raise pytest.UsageError(f"{LONG_RUNS.name}: {line} is no test")
+
+
 def pytest_collection_finish(session: pytest.Session) -> None:
     """Tests that were collected stay: the collector of garbage need not look at them again, and seldom at anything."""
     from autosched.child import look_seldom
@@ -66,6 +84,7 @@ def pytest_sessionfinish() -> None:
 
 
 ORACLES = Path(__file__).parent / "oracles"
+LONG_RUNS = Path(__file__).parent / "long_runs.txt"
 DATA = Path(__file__).parent / "data"
 
 
