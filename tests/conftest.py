@@ -36,7 +36,7 @@ os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Marks the cases of ``long_runs.txt``; one that is nowhere in a file of which all was collected is a mistake in that list."""
+    """Marks the cases of ``long_runs.txt``; one that is nowhere in a file that was collected whole is a mistake in that list."""
     whole = not any("::" in given for given in config.args)
     found: dict[str, list[pytest.Item]] = {}
     for item in items:
@@ -45,11 +45,23 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         file, _, name = line.partition("::")
         if line.startswith("#") or file not in found:
             continue
-        mine = [item for item in found[file] if name in (item.name, getattr(item, "originalname", None))]
+        mine = _but_one(found[file]) if name == EACH_ONCE else [
+            item for item in found[file] if name in (item.name, getattr(item, "originalname", None))]
         for item in mine:
             item.add_marker(pytest.mark.slow)
         if whole and not mine:
             raise pytest.UsageError(f"{LONG_RUNS.name}: {line} is no test")
+
+
+def _but_one(items: list[pytest.Item]) -> list[pytest.Item]:
+    """Of each case that several machines run all but one, which is another one for the next case."""
+    cases: dict[str, list[pytest.Item]] = {}
+    for item in items:
+        given = dict(item.callspec.params) if isinstance(item, pytest.Function) and hasattr(item, "callspec") else {}
+        if "target" in given:
+            target = given.pop("target")
+            cases.setdefault(item.name.replace(str(target), ""), []).append(item)
+    return [item for n, own in enumerate(cases.values()) for k, item in enumerate(own) if k != n % len(own)]
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
@@ -85,6 +97,7 @@ def pytest_sessionfinish() -> None:
 
 ORACLES = Path(__file__).parent / "oracles"
 LONG_RUNS = Path(__file__).parent / "long_runs.txt"
+EACH_ONCE = "each case on one machine"
 DATA = Path(__file__).parent / "data"
 
 
