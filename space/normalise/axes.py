@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from autosched.ir.expr import Expr, Var, int_value
@@ -14,6 +14,7 @@ from space.normalise.blocks import extents, loads_of, store_of
 Place = tuple[object, object]  # (buffer, dimension) or (block ident, iterator)
 Names = frozenset[str]
 MOST_LOOKED = 200  # parts of a choice of roles, at most, before the first one is as good as any
+MOST_SETTLED = 2000  # such parts, at most, where each leaves out what others can no longer be
 
 
 class Role(NamedTuple):
@@ -46,6 +47,7 @@ class Axes:
         self.parent: dict[Place, Place] = {}
         self.sliding: set[Place] = set()
         self.extent: dict[Place, int] = {}
+        self.sizes: dict[Place, int] = {}  # by axis, as long as none becomes another
         slides: list[Place] = []
         windows: list[Place] = []
         self.turned = {store_of(b).buffer: loads_of(b)[0] for b in blocks if b.name in copies}
@@ -80,19 +82,26 @@ class Axes:
 
     def of(self, place: Place) -> Place:
         """The axis of a place."""
-        while self.parent[place] is not place:
-            place = self.parent[place]
-        return place
+        found = place
+        while (above := self.parent[found]) is not found:
+            found = above
+        self.parent[place] = found  # at once next time
+        return found
 
     def join(self, a: Place, b: Place) -> None:
         """Makes two places one axis."""
-        a, b = self.of(a), self.of(self.add(b))
+        a, b = self.of(self.add(a)), self.of(self.add(b))
         if a is not b:
             self.parent[a] = b
+            self.sizes.clear()
 
     def size(self, axis: Place) -> int:
         """The largest extent of an axis's iterators."""
-        return max(n for p, n in self.extent.items() if self.of(p) is axis)
+        if not self.sizes:
+            for p, n in self.extent.items():
+                of = self.of(p)
+                self.sizes[of] = max(n, self.sizes.get(of, n))
+        return self.sizes[axis]
 
 
 def _further(index: Expr, lanes: int) -> Var | None:
@@ -192,3 +201,69 @@ def as_weights(choice: Sequence[Role], axes: Axes, lanes: dict[Place, int], size
             elif column in own:
                 rows[axes.of((load.buffer, d))] = size
     return rows
+
+
+def settled(roles: Sequence[Sequence[Role]], axes: Axes, tensors: Collection[Buffer], size: int) -> Iterator[tuple[Role, ...]]:
+    """The choices of roles that give none of some tensors more lanes than an element has, however many products there are.
+
+    What a product can no longer be, once others are decided, is left out everywhere before any other one is chosen for; then
+    comes that with the fewest roles left. Where even that takes too long, the first of all choices is as good as any.
+
+    Args:
+        roles: by product, those that it can have, one at least.
+        axes: of the program.
+        tensors: of which lanes are counted.
+        size: lanes of an element.
+    """
+    dims = {buffer: [axes.of((buffer, d)) for d in range(buffer.ndim) if (buffer, d) in axes.parent] for buffer in tensors}
+    having: dict[Place, dict[Buffer, None]] = {}
+    for buffer, own in dims.items():
+        for axis in own:
+            having.setdefault(axis, {})[buffer] = None
+    brings = {role: _lanes_of(role, axes, size) for found in roles for role in found}
+    looked = 0
+
+    def over(lanes: Collection[Place], able: Collection[Buffer], where: Iterable[Buffer]) -> bool:
+        return any(sum(axis in lanes for axis in dims[b]) > 1 + (b in able) for b in where)
+
+    def narrowed(left: list[list[Role]]) -> list[list[Role]] | None:
+        """What products can be beside those that are decided; None where one cannot be anything."""
+        nonlocal looked
+        while True:
+            looked += 1
+            lanes = {axis for found in left if len(found) == 1 for axis in brings[found[0]]}
+            able = {role.weight for found in left for role in found}
+            if over(lanes, able, dims):
+                return None
+            fitting = [found if len(found) == 1 else [
+                role for role in found if not over(
+                    lanes | brings[role], able, {b: None for axis in brings[role] - lanes for b in having.get(axis, ())})
+            ] for found in left]
+            if not all(fitting):
+                return None
+            if fitting == left:
+                return left
+            left = fitting
+
+    def ahead(left: list[list[Role]]) -> Iterator[tuple[Role, ...]]:
+        fitting = narrowed(left) if looked < MOST_SETTLED else None
+        if fitting is None:
+            return
+        open_ = [k for k, found in enumerate(fitting) if len(found) > 1]
+        if not open_:
+            yield tuple([found[0] for found in fitting])
+            return
+        first = min(open_, key=lambda k: len(fitting[k]))
+        for role in fitting[first]:
+            yield from ahead([*fitting[:first], [role], *fitting[first + 1 :]])
+
+    yield from ahead([[*found] for found in roles])
+    if looked >= MOST_SETTLED:
+        yield tuple([found[0] for found in roles])
+
+
+def _lanes_of(role: Role, axes: Axes, size: int) -> frozenset[Place]:
+    """The axes that have lanes where a product has a role, those of what its weight is a copy of as well."""
+    lanes: dict[Place, int] = dict.fromkeys((role.column, role.depth), size)
+    as_weights([role], axes, lanes, size)
+    return frozenset(lanes)

@@ -46,6 +46,8 @@ class Wanted(NamedTuple):
         sliding: whether the host lays out windows that slide along with what multiplies them.
         digits: whether axes that tensors in between are read or stored along by digits are several axes everywhere.
         ranged: whether then, besides, ranges of such tensors that readers read each by itself are tensors of their own.
+        settled: whether weights that the program makes are chosen such that all products agree on lanes; only of programs with
+            more ways to choose them than are tried else.
     """
 
     differences: bool = False
@@ -68,11 +70,12 @@ class Wanted(NamedTuple):
     sliding: bool = False
     digits: bool = False
     ranged: bool = False
+    settled: bool = False
 
     @property
     def plain(self) -> Wanted:
         """What the form has that has nothing it need not have."""
-        return self.only("whole", "handed", "loaded", "cropped", "digits", "ranged")
+        return self.only("whole", "handed", "loaded", "cropped", "digits", "ranged", "settled")
 
     def only(self, *names: str) -> Wanted:
         """What is wanted of it, as far as some fields say: whoever is given that does not depend on others.

@@ -22,7 +22,7 @@ from autosched.ir.functor import free_vars
 from autosched.ir.patterns import loads_in
 from autosched.ir.stmt import Block, Buffer
 from autosched.target import Target
-from space.normalise.axes import Axes, Names, Place, Role, accesses, as_weights, axes_of, consistent, parts_of
+from space.normalise.axes import Axes, Names, Place, Role, accesses, as_weights, axes_of, consistent, parts_of, settled
 from space.normalise.blocks import Product, extents, product_of, store_of, unfit
 
 NEEDS = "a product needs an index that only one factor and the result have, and one that both factors are summed over"
@@ -41,6 +41,7 @@ class Way:
         fuller: whether lanes that are fuller come before those that all tensors have: what lacks them gets a tensor with lanes.
         rows: names of blocks whose results have the rows of an element last, where one has several.
         given: whether only what the host lays out is a weight, or a copy: a product that has no other factor is by element.
+        settled: whether lanes that all products agree on are looked for to the end, however many products there are.
     """
 
     target: Target
@@ -49,6 +50,7 @@ class Way:
     fuller: bool = False
     rows: Names = frozenset()
     given: bool = False
+    settled: bool = False
 
 
 @dataclass(frozen=True)
@@ -118,7 +120,7 @@ def plans(blocks: Sequence[Block], way: Way) -> Iterator[Plan]:
     alike = frozenset(f.buffer for p in products if way.rows for f in p.factors if not any(
         axes.of((f.buffer, d)) in batches for d in range(f.buffer.ndim)))
     # A filter of each channel by itself has no lanes of its own: it takes those of what it reads.
-    roles = [found for p in products if (found := _roles(p, axes, way.target, _vectors(blocks, axes, way)))]
+    roles = [found for p in products if (found := roles_of(p, axes, way.target, _vectors(blocks, axes, way)))]
     own = {a for found in roles for role in found for a in (role.column, role.depth)}
     rest = [part for part in parts_of(blocks, axes) if not axes_of(part, axes) & own]
     if not roles and len(rest) == 1:
@@ -128,6 +130,8 @@ def plans(blocks: Sequence[Block], way: Way) -> Iterator[Plan]:
     # Parts of a program that have no axis in common have lanes each, whatever those of the others.
     others = [axis for part in rest for axis in _own_lanes(part, axes, config.block_out)]
     chosen = consistent(roles, axes, blocks, config.block_out) if way.copies else iter_product(*roles)
+    if way.settled:
+        chosen = settled(roles, axes, {buffer for block in blocks for buffer, _ in accesses(block)}, config.block_out)
     for choice in islice(chosen, MOST_CHOICES):
         lanes: dict[Place, int] = dict.fromkeys(others, config.block_out)
         for role in choice:
@@ -172,7 +176,7 @@ def packable(blocks: Sequence[Block], way: Way) -> bool:
     """
     axes = Axes(blocks, copies=way.copies)
     products = [p for b in blocks if (p := product_of(b)) is not None]
-    if products and not any(_roles(p, axes, way.target, _vectors(blocks, axes, way)) for p in products):
+    if products and not any(roles_of(p, axes, way.target, _vectors(blocks, axes, way)) for p in products):
         return False
     try:
         plan_of(blocks, way)
@@ -230,10 +234,10 @@ def _empty(plan: Plan) -> int:
 
 def _vectors(blocks: Sequence[Block], axes: Axes, way: Way) -> set[Buffer]:
     """What is no weight because a block stores it, in vectors; nothing where that is to be seen from lanes only."""
-    return {store_of(b).buffer for b in blocks} - {*axes.turned} if way.given else set()
+    return {store_of(b).buffer for b in blocks} - {*axes.turned} if way.given or way.settled else set()
 
 
-def _roles(product: Product, axes: Axes, target: Target, vectors: Collection[Buffer]) -> list[Role]:
+def roles_of(product: Product, axes: Axes, target: Target, vectors: Collection[Buffer]) -> list[Role]:
     """What may be the axes of the result's lanes and of the sum's, and the weight, none of the vectors; the best ones first."""
     block = product.block
     store = store_of(block)

@@ -6,15 +6,18 @@ may multiply as a weight, where the lanes are what it sums over. A copy of the t
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from itertools import islice
 from itertools import product as iter_product
+from math import prod
 
 from autosched.errors import ScheduleError
 from autosched.ir.expr import BufferLoad
-from autosched.ir.stmt import Buffer, PrimFunc
+from autosched.ir.stmt import Block, Buffer, PrimFunc
 from autosched.schedule import Schedule
-from space.normalise import diagonal
+from space.normalise import agree, diagonal
+from space.normalise.axes import Names
 from space.normalise.blocks import (
     device_block,
     device_blocks,
@@ -28,6 +31,7 @@ from space.normalise.blocks import (
     written,
 )
 from space.normalise.copies import path_of
+from space.normalise.layouts import Way
 
 MOST_WAYS = 8  # to say which factors are weights, that are tried
 AGAIN = 64  # blocks that are computed again, at most
@@ -63,7 +67,18 @@ def cuts(func: PrimFunc) -> bool:
                for s in stores)
 
 
-def ways(sch: Schedule, again: bool, most: int = MOST_WAYS) -> Iterator[tuple[Schedule, frozenset[str]]]:
+def many(func: PrimFunc) -> bool:
+    """Whether there are more ways to say which factors are weights than are tried.
+
+    Args:
+        func: the program.
+    """
+    return prod(map(len, _choices(Schedule(func, seed=0)).values())) > MOST_WAYS
+
+
+def ways(
+    sch: Schedule, again: bool, may: Callable[[Sequence[Block], Names, agree.Weights], bool], most: int = MOST_WAYS
+) -> Iterator[tuple[Schedule, Names]]:
     """Schedules in which one factor of all such products is a copy, a weight, and the names of the blocks that copy.
 
     The second factors come first. Where one factor is given, the other one may be such a weight, too.
@@ -72,21 +87,86 @@ def ways(sch: Schedule, again: bool, most: int = MOST_WAYS) -> Iterator[tuple[Sc
         sch: of the program.
         again: whether also every such weight, then every factor of a product, is made by blocks of its own: tensors that two
             products want in different layouts are computed for each of them.
+        may: whether a layout may come of the program's blocks, some of which copy, and of copies that are still to be made; where
+            not, nothing is made.
         most: how many ways to choose factors.
     """
-    choices = [[(name, k) for k in _factors(sch, name, made)] for name, made in _products(sch.func)]
+    blocks = device_blocks(sch.func)
+    choices = _choices(sch)
     for level in (0, 1, 2) if again else (0,):
-        for which in islice(iter_product(*choices), most):
+        for which in (dict(zip(choices, one)) for one in islice(iter_product(*choices.values()), most)):
+            if level == 0 and not may(blocks, frozenset(), which):
+                continue
             trial = sch.copy()
             try:
-                copies = {_copied(trial, name, k) for name, k in which if k is not None}
-                for name in [n for n, _ in which] if level == 2 else []:
+                copies = {_copied(trial, name, k) for name, k in which.items() if k is not None}
+                for name in which if level == 2 else []:
                     _apart(trial, name, copies)
                 for name in sorted(copies) if level == 1 else []:
                     _apart(trial, name, copies)
             except ScheduleError:
                 continue  # a result is not computed again
-            yield trial, frozenset(copies)
+            if level == 0 or may(device_blocks(trial.func), frozenset(copies), {}):
+                yield trial, frozenset(copies)
+
+
+def agreed(sch: Schedule, again: bool, most: int, way: Way) -> Iterator[tuple[Schedule, Names]]:
+    """As ``ways``, by what products can agree on; where that is nothing, what is read in two layouts is made in both.
+
+    Args:
+        sch: of the program.
+        again: whether anything is made in both.
+        most: how many ways to choose factors.
+        way: how the program is to be packed.
+    """
+    if again and next(agree.choices(device_blocks(sch.func), way, _choices(sch)), None) is None:
+        sch = sch.copy()
+        with suppress(ScheduleError), sch.all_or_none():  # a result is not computed again
+            _in_both(sch)
+    for which in islice(agree.choices(device_blocks(sch.func), way, _choices(sch)), most):
+        trial = sch.copy()
+        try:
+            copies = {_copied(trial, name, k) for name, k in which.items() if k is not None}
+        except ScheduleError:
+            continue  # what is read cannot be copied
+        yield trial, frozenset(copies)
+
+
+def _in_both(sch: Schedule) -> None:
+    """Computes what readers want in several layouts once for each: what sums over an index wants that as lanes, and a stage what
+    is wanted of it. What products read to make it is read in one layout still.
+
+    Raises:
+        ScheduleError: a primitive refuses.
+    """
+    wanted: dict[str, int | None] = {}
+    done = 0
+    for name in [b.name for b in reversed(device_blocks(sch.func))]:
+        buffer = store_of(device_block(sch, name)).buffer
+        readers: dict[int | None, list[str]] = {}
+        for reader in readers_of(sch.func, buffer):
+            asked = [_lanes_wanted(reader, x, wanted.get(reader.name)) for x in loads_of(reader) if x.buffer is buffer]
+            readers.setdefault(next((d for d in asked if d is not None), None), []).append(reader.name)
+        lanes = [d for d in readers if d is not None]
+        wanted[name] = lanes[0] if lanes else None
+        for d in lanes[1:]:
+            done += 1
+            if done > AGAIN:
+                raise unfit(f"more than {AGAIN} blocks would be computed again")
+            made = sch.recompute_at_consumers(sch.get_sblock(name), [sch.get_sblock(reader) for reader in readers[d]])
+            wanted[named(sch, made[1])] = d
+
+
+def _lanes_wanted(reader: Block, load: BufferLoad, stored: int | None) -> int | None:
+    """The index of what a block loads that has to be its lanes, if any; where stored, the one of what the block makes."""
+    sums = [iv.var for iv in reader.iter_vars if iv.kind == "reduce"]
+    lanes = sums if reader.init is not None else [] if stored is None else [store_of(reader).indices[stored]]
+    found = [d for d, index in enumerate(load.indices) if index in lanes]
+    return found[0] if len(found) == 1 else None
+
+
+def _choices(sch: Schedule) -> dict[str, list[int | None]]:
+    return {name: _factors(sch, name, made) for name, made in _products(sch.func)}
 
 
 def _products(func: PrimFunc) -> Iterator[tuple[str, list[int]]]:

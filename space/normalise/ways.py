@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import replace
 
 from autosched.errors import ScheduleError
 from autosched.ir.host import split_host
-from autosched.ir.stmt import PrimFunc
+from autosched.ir.stmt import Block, PrimFunc
 from autosched.schedule import Schedule
 from autosched.target import Target
 from space.normalise import (
     again,
+    agree,
     apart,
     banding,
     batches,
@@ -101,6 +104,8 @@ def attempt(func: PrimFunc, target: Target, wanted: Wanted, last: bool = True) -
         if split is None:
             return None, ""
         begun = split
+    if wanted.settled and not turned.many(begun.func):
+        return None, ""
     if wanted.loaded:
         stages = units.single(begun)
         loaded = joined.with_given(stages or begun, target) or stages
@@ -253,7 +258,7 @@ def _formed(
     if sch is not None and is_packed(sch.func, target):
         sch, why = reached.onwards(func, sch, target, _as_packed, wanted=turning)
     elif sch is not None and wanted.weights:
-        asked = wanted.only("gathered", "repeated", "banded", "sliding", "flat", "given", "weights")
+        asked = wanted.only("gathered", "repeated", "banded", "sliding", "flat", "given", "weights", "settled")
         sch, why = reached.onwards(func, sch, target, _with_weights, wanted=asked, alone=alone, otherwise=otherwise)
     elif sch is not None:
         asked = wanted.only("gathered", "repeated", "banded", "sliding")
@@ -402,7 +407,7 @@ def _in_elements(
             return False
 
         def elements(tried: Schedule, rows: Names) -> None:
-            packing.apply(tried, Way(target, shifted, weights, wanted.flat, rows, wanted.given))
+            packing.apply(tried, Way(target, shifted, weights, wanted.flat, rows, wanted.given, wanted.settled))
 
         batches.apply(laid_out, target, elements)
         repeats.apply(laid_out, target)
@@ -422,7 +427,16 @@ def _with_weights(sch: Schedule, target: Target, wanted: Wanted, alone: bool, ot
         ScheduleError: as for packing, whichever these are.
     """
     refused = None
-    for trial, weights in turned.ways(sch, alone, wanted.weights):
+    way = Way(target, given=wanted.given)
+    # What lays places or windows out otherwise has other lanes; else a choice of which surely nothing comes is left out. What is
+    # in the way is said of the first one.
+    asked = wanted.only("gathered", "repeated", "banded", "sliding", "flat") != Wanted()
+
+    def may(blocks: Sequence[Block], copies: Names, chosen: agree.Weights) -> bool:
+        return asked or refused is None or agree.agree(blocks, replace(way, copies=copies), chosen)
+
+    found = turned.agreed(sch, alone, wanted.weights, way) if wanted.settled else turned.ways(sch, alone, may, wanted.weights)
+    for trial, weights in found:
         try:
             if _arranged(trial, target, wanted, alone, otherwise) is not None:
                 _in_elements(trial, target, wanted, otherwise == APART, weights)
