@@ -112,3 +112,50 @@ def grouped(run: I64, kind: I64, most: I64, count: I64, order: I64, starts: I64)
             starts[found] = i
             found += 1
     return found
+
+
+@lean
+def patterned(base: I64, kind: I64, order: I64, starts: I64, table: I64, which: I64, first: I64) -> int:
+    """Which instructions have the same list: of one kind, their pieces as far from the first; how many lists there are.
+
+    Args:
+        base: elements where every piece begins, shape (pieces, operands).
+        kind: of every piece.
+        order: the pieces' numbers, those of an instruction side by side.
+        starts: where each instruction begins in that order.
+        table: room, -1 throughout: a power of two of entries, more than there are instructions.
+        which: the result, per instruction its list, in the order of their first instructions.
+        first: the result, per list the first instruction that has it; as much room as there are instructions.
+    """
+    count = 0
+    for i in range(len(starts)):
+        begin, end = starts[i], starts[i + 1] if i + 1 < len(starts) else len(order)
+        lead = order[begin]
+        mark = (kind[lead] + 1) * MIX
+        for r in range(begin + 1, end):
+            for k in range(base.shape[1]):
+                mark = (mark + base[order[r], k] - base[lead, k]) * MIX
+        at = (mark ^ (mark >> 29)) & (len(table) - 1)
+        while table[at] >= 0 and not _alike(base, kind, order, starts, first[table[at]], begin, end):
+            at = (at + 1) & (len(table) - 1)
+        if table[at] < 0:
+            table[at] = count
+            first[count] = i
+            count += 1
+        which[i] = table[at]
+    return count
+
+
+@lean
+def _alike(base: I64, kind: I64, order: I64, starts: I64, other: int, begin: int, end: int) -> bool:
+    """Whether an instruction has the list of the pieces from ``begin`` to ``end``."""
+    since = starts[other]
+    until = starts[other + 1] if other + 1 < len(starts) else len(order)
+    mine, its = order[begin], order[since]
+    if until - since != end - begin or kind[its] != kind[mine]:
+        return False
+    for r in range(1, end - begin):
+        for k in range(base.shape[1]):
+            if base[order[begin + r], k] - base[mine, k] != base[order[since + r], k] - base[its, k]:
+                return False
+    return True

@@ -42,6 +42,7 @@ def warm() -> None:
     compiled.instructions(zero, zero, zero.copy())
     compiled.marks(zero, table, table, zero.copy())
     compiled.grouped(zero, zero, one, np.zeros(2, dtype=np.int64), zero.copy(), zero.copy())
+    compiled.patterned(table, zero, zero, zero, zero - 1, zero.copy(), zero.copy())
 
 
 @dataclass(eq=False, slots=True)
@@ -227,7 +228,7 @@ def _cheapest(
 
 def _instructions(pieces: _Pieces, kind: Ints, folds: Sequence[Fold], folder: Folder, alone: bool) -> Kernels:
     """One instruction for all pieces of a kind at a position, or as many as a list holds."""
-    from autosched.lower._border_kernel import grouped
+    from autosched.lower._border_kernel import grouped, patterned
 
     n = len(kind)
     offsets = [fold.offsets(pieces.base.shape[1]) for fold in folds]
@@ -235,22 +236,17 @@ def _instructions(pieces: _Pieces, kind: Ints, folds: Sequence[Fold], folder: Fo
     order, begins = np.empty((2, n), dtype=np.int64)
     starts = begins[: grouped(pieces.run, kind, most, np.empty(len(folds) + 1, dtype=np.int64), order, begins)]
     first = order[starts]
-    sizes = np.diff(starts, append=n)
-    apart = pieces.base[order] - np.repeat(pieces.base[first], sizes, axis=0)
-    known: dict[tuple[int, bytes], int] = {}
+    which, leads = np.empty((2, len(starts)), dtype=np.int64)
+    room = np.full(1 << len(starts).bit_length() + 1, -1, dtype=np.int64)
+    ends = np.append(starts[1:], n)
     patterns: list[Ints] = []
-    which = np.empty(len(starts), dtype=np.int64)
-    total, kind = 0, kind[first]
-    for row, (begin, size, number) in enumerate(zip(starts.tolist(), sizes.tolist(), kind.tolist())):
-        steps = apart[begin : begin + size]
-        mark = (number, steps.tobytes())
-        found = known.get(mark)
-        if found is None:
-            found = known[mark] = len(patterns)
-            patterns.append((steps[:, None, :] + offsets[number][None, :, :]).reshape(-1, steps.shape[1]))
-            total += len(patterns[-1])
-            check_uops(total)
-        which[row] = found
+    total = 0
+    for lead in leads[: patterned(pieces.base, kind, order, starts, room, which, leads)].tolist():
+        steps = pieces.base[order[starts[lead] : ends[lead]]] - pieces.base[first[lead]]
+        own = offsets[kind[first[lead]]]
+        patterns.append((steps[:, None, :] + own[None, :, :]).reshape(-1, steps.shape[1]))
+        total += len(patterns[-1])
+        check_uops(total)
     rows = np.zeros((len(folds), isa.NCOLS), dtype=np.int64)
     rows[:, isa.OPCODE] = isa.OP_GEMM
     for own, fold in zip(rows, folds):
@@ -260,7 +256,7 @@ def _instructions(pieces: _Pieces, kind: Ints, folds: Sequence[Fold], folder: Fo
                 for columns, stride in zip(STRIDES, dim.strides):
                     own[columns[loop]] = stride
     return Kernels(
-        rows[kind], pieces.position[first], np.zeros(len(first), dtype=np.int64), which, pieces.base[first], patterns,
+        rows[kind[first]], pieces.position[first], np.zeros(len(first), dtype=np.int64), which, pieces.base[first], patterns,
     )
 
 

@@ -332,6 +332,7 @@ def _lowered(
 def warm() -> None:
     """Compiles the kernels of this package, or loads them from numba's cache; to be called before workers start."""
     gemm.warm()
+    uops.warm()
     tokens.warm()
     starts.warm()
 

@@ -50,31 +50,30 @@ def collect(kernels: Kernels, order: Ints) -> tuple[Uops, Ints]:
     Returns:
         the micro-ops, and per row (unsorted) the number of its kernel.
     """
-    n = len(kernels.pattern)
-    kernel_of = np.zeros(n, dtype=np.int64)
-    # A row is known by its pattern and three bases below 2^16.
-    code = ((kernels.pattern << 16 | kernels.base[:, 0]) << 16 | kernels.base[:, 1]) << 16 | kernels.base[:, 2]
-    distinct, first, inverse = np.unique(code[order], return_index=True, return_inverse=True)
-    seen: dict[bytes, int] = {}
-    content: list[Ints] = []
-    total = 0
-    number = np.zeros(len(distinct), dtype=np.int64)
-    for k in np.argsort(first, kind="stable"):
-        row = order[first[k]]
-        uops = kernels.patterns[kernels.pattern[row]] + kernels.base[row]
-        mark = uops.tobytes()
-        found = seen.get(mark)
-        if found is None:
-            found = seen[mark] = len(content)
-            content.append(uops)
-            total += len(uops)
-            check_uops(total)
-        number[k] = found
-    kernel_of[order] = number[inverse]
-    length = np.array([len(c) for c in content], dtype=np.int64)
+    from autosched.lower._uop_kernel import distinct
+
+    pattern, base = kernels.pattern, kernels.base
+    lengths = np.array([len(p) for p in kernels.patterns], dtype=np.int64)
+    ends = np.cumsum(lengths)
+    flat = np.concatenate([*kernels.patterns, np.zeros((0, 3), dtype=np.int64)])
+    kernel_of, first = np.zeros((2, len(pattern)), dtype=np.int64)
+    known, table = np.full((2, 1 << len(pattern).bit_length() + 1), -1, dtype=np.int64)
+    rows = first[: distinct(pattern, base, order, flat, ends, known, table, kernel_of, first)]
+    own = pattern[rows]
+    length = lengths[own]
+    total = int(length.sum())
+    check_uops(total)
     slot = np.cumsum(length) - length
-    triples = np.concatenate(content) if content else np.zeros((0, 3), dtype=np.int64)
-    return Uops(triples, slot, length), kernel_of
+    where = np.repeat(ends[own] - length - slot, length) + np.arange(total)
+    return Uops(flat[where] + np.repeat(base[rows], length, axis=0), slot, length), kernel_of
+
+
+def warm() -> None:
+    """Compiles the kernel, or loads it from numba's cache."""
+    from autosched.lower._uop_kernel import distinct
+
+    zero, three = np.zeros(1, dtype=np.int64), np.zeros((1, 3), dtype=np.int64)
+    distinct(zero, three, zero, three, zero + 1, zero - 1, zero - 1, zero.copy(), zero.copy())
 
 
 @dataclass(eq=False, slots=True)
