@@ -194,7 +194,7 @@ def _joined(rows: Rows) -> Rows:
     table, position, step = rows.table[order], rows.position[order], rows.step[order]
     zeros = np.zeros(len(order), dtype=bool) if rows.zeros is None else rows.zeros[order]
     for joins, put in (_going_on, _with_their_rows), (_evenly_apart, _as_rows):
-        plain = (table[:, PADS] == 0).all(axis=1) & ~zeros
+        plain = (np.bitwise_or.reduce([table[:, c] for c in PADS]) == 0) & ~zeros
         follows = np.zeros(len(table), dtype=bool)
         follows[1:] = plain[1:] & plain[:-1]
         for same in (position, table[:, isa.X_SIZE]):
@@ -204,7 +204,7 @@ def _joined(rows: Rows) -> Rows:
         joins(table, follows)
         first = np.flatnonzero(~follows)
         made = put(table, first)
-        long = made[:, [isa.X_SIZE, isa.Y_SIZE, isa.X_STRIDE]].max(axis=1) > FIELD_MAX
+        long = np.maximum.reduce([made[:, c] for c in (isa.X_SIZE, isa.Y_SIZE, isa.X_STRIDE)]) > FIELD_MAX
         if bool(long.any()):
             first = np.flatnonzero(~follows | np.repeat(long, np.diff(first, append=len(table))))
             made = put(table, first)

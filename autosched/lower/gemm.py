@@ -14,11 +14,11 @@ from math import prod
 
 import numpy as np
 
-from autosched.lower.affine import Ints
+from autosched.lower.affine import Ints, Loop
 from autosched.lower.compute import STRIDES, Fold, Folder, Kernels, join, rows_of
 from autosched.lower.elements import Place
 from autosched.lower.limits import LIMITS, check_instructions, check_uops
-from autosched.lower.nest import Dim, Grid, cases, interval, make_grid, note_of, sort_out
+from autosched.lower.nest import Dim, Grid, cases, interval, make_grid, note_of, sort_out, within
 from autosched.lower.order import Key
 from autosched.lower.tree import Site
 from sim import isa
@@ -102,36 +102,42 @@ def lower_gemm(site: Site, places: Sequence[Place], key: Key, config: VTAConfig,
     held = usable(config, semantics)
     folder = Folder((held.acc, held.inp, held.wgt), held.uop, semantics == "portable", site.name)
     parts = []
+    grids: dict[tuple[Loop, ...], tuple[Grid, Ints]] = {}  # all instances, and where they begin, by the loops that are unrolled
     for only, conds in cases(site):
         dims, unrolled, limits, _ = sort_out(site.inner, [p.offset for p in places], conds)
-        grid = make_grid(site, unrolled, limits, key.strides, key.start, only)
+        if tuple(unrolled) not in grids:
+            whole = make_grid(site, unrolled, (), key.strides, key.start)
+            grids[tuple(unrolled)] = whole, np.stack([p.base(whole.values, whole.count) for p in places], axis=1)
+        whole, base = grids[tuple(unrolled)]
+        here = within(whole, only, limits)
         alone = any(note_of(loop) == "unroll" for loop in unrolled)
         if not folder.hazard:
-            parts.append(_cut(folder, places, dims, grid, alone, config))
+            parts.append(_cut(folder, dims, whole, here, base[here], alone, config))
             continue
         # Lists of several taps may only be put together where the loops of all are the same.
         fold = folder.fold(dims)
-        rows = rows_of(site.name, fold, places, grid, {isa.OPCODE: isa.OP_GEMM}, 0, 1, False)
+        rows = rows_of(site.name, fold, places, whole.take(here), {isa.OPCODE: isa.OP_GEMM}, 0, 1, False)
         parts.append(rows if alone else _gathered(rows, folder, fold))
     return join(parts)
 
 
 def _cut(
-    folder: Folder, places: Sequence[Place], dims: Sequence[Dim], grid: Grid, alone: bool, config: VTAConfig
+    folder: Folder, dims: Sequence[Dim], whole: Grid, here: Ints, base: Ints, alone: bool, config: VTAConfig
 ) -> Kernels:
     """The GEMM instructions of a nest in which borders may cut loops.
 
     Args:
         folder: chooses loops.
-        places: the elements that it writes and reads.
         dims: its loops inside an instruction.
-        grid: its instances.
+        whole: its instances, and others.
+        here: which are its own.
+        base: elements where each of these begins, int64[n, 3]; they move on to where borders leave something.
         alone: whether each instance is to have instructions of its own.
         config: the machine.
     """
     cut = [d for d in dims if not d.plain]
     plain = [d for d in dims if d.plain]
-    pieces = _pieces(places, cut, grid)
+    pieces = _pieces(cut, whole.take(here, {loop for d in cut for _, rest in d.limits for loop in rest.loops()}), base)
     way = _way(pieces, cut, plain, (), folder)
     if cut and not alone:
         way = _cheapest(way, pieces, cut, plain, folder, config)
@@ -148,11 +154,8 @@ def _cut(
     return _instructions(pieces, kind, way.folds, folder, alone)
 
 
-def _pieces(places: Sequence[Place], cut: Sequence[Dim], grid: Grid) -> _Pieces:
+def _pieces(cut: Sequence[Dim], grid: Grid, base: Ints) -> _Pieces:
     n = grid.count
-    base = np.empty((n, len(places)), dtype=np.int64)
-    for k, place in enumerate(places):
-        base[:, k] = place.base(grid.values, n)
     lengths = np.empty((n, len(cut)), dtype=np.int64)
     for k, dim in enumerate(cut):
         low, high = interval(dim.limits, dim.extent, grid)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from math import prod
 
@@ -56,9 +56,9 @@ class Grid:
     step: Ints
     count: int
 
-    def take(self, keep: Pick) -> Grid:
-        """The instances that ``keep`` (mask or indices) selects."""
-        values = {loop: v[keep] for loop, v in self.values.items()}
+    def take(self, keep: Pick, loops: Collection[Loop] | None = None) -> Grid:
+        """The instances that ``keep`` (mask or indices) selects, with the values of some loops where no others are asked for."""
+        values = {loop: v[keep] for loop, v in self.values.items() if loops is None or loop in loops}
         position = self.position[keep]
         return Grid(values, position, self.step[keep], len(position))
 
@@ -152,18 +152,18 @@ def cases(site: Site) -> list[tuple[Pick, list[Lin]]]:
 
 def loop_values(loops: Sequence[Loop]) -> dict[Loop, Ints]:
     """The value of every loop in all iterations of a nest, in order."""
-    total = prod(loop.extent for loop in loops)
-    index = np.arange(total, dtype=np.int64)
     values: dict[Loop, Ints] = {}
-    inner = total
+    outer, inner = 1, prod(loop.extent for loop in loops)
     for loop in loops:
         inner //= loop.extent
-        values[loop] = index // inner % loop.extent
+        own = np.arange(loop.extent, dtype=np.int64).reshape(1, -1, 1)
+        values[loop] = np.broadcast_to(own, (outer, loop.extent, inner)).reshape(-1)
+        outer *= loop.extent
     return values
 
 
 def make_grid(
-    site: Site, unrolled: Sequence[Loop], limits: Sequence[Lin], strides: dict[Loop, int], start: int, only: Pick | None = None
+    site: Site, unrolled: Sequence[Loop], limits: Sequence[Lin], strides: dict[Loop, int], start: int
 ) -> Grid:
     """All instances of a site over its sequencing loops and ``unrolled`` ones of its own.
 
@@ -173,7 +173,6 @@ def make_grid(
         limits: forms that must be >= 0.
         strides: per sequencing loop, its weight in the program-order key.
         start: the key of the first instance.
-        only: which iterations of the sequencing loops; default: all.
     """
     loops = (*site.outer, *unrolled)
     total = prod(loop.extent for loop in loops)
@@ -183,12 +182,25 @@ def make_grid(
     for loop in site.outer:
         position += strides[loop] * values[loop]
     repeats = prod(loop.extent for loop in unrolled)
-    grid = Grid(values, position, np.arange(total, dtype=np.int64) % repeats, total)
-    if only is not None and not bool(only.all()):
-        grid = grid.take(np.repeat(only, repeats))
+    grid = Grid(values, position, np.tile(np.arange(repeats, dtype=np.int64), total // repeats), total)
     for cond in limits:
         grid = grid.take(grid.evaluate(cond) >= 0)
     return grid
+
+
+def within(grid: Grid, only: Pick, limits: Sequence[Lin]) -> Ints:
+    """The numbers of a whole grid's instances that are in a case.
+
+    Args:
+        grid: all instances.
+        only: the iterations of the sequencing loops that are in it.
+        limits: forms that must be >= 0.
+    """
+    repeats = grid.count // max(len(only), 1)
+    rows = np.flatnonzero(only if repeats == 1 else np.repeat(only, repeats))
+    for cond in limits:
+        rows = rows[grid.take(rows, cond.loops()).evaluate(cond) >= 0]
+    return rows
 
 
 def interval(limits: Sequence[tuple[int, Lin]], extent: int, grid: Grid) -> tuple[Ints, Ints]:
