@@ -27,7 +27,7 @@ from sim.config import VTAConfig, loads_widen
 FIELD_MAX = (1 << 16) - 1
 PAD_MAX = 15
 MODES = ("merge", "rows", "strided")
-PADS = [isa.X_PAD_0, isa.X_PAD_1, isa.Y_PAD_0, isa.Y_PAD_1]
+FIGURES = [isa.X_SIZE, isa.Y_SIZE, isa.X_STRIDE]
 
 
 @dataclass(eq=False, slots=True)
@@ -190,62 +190,30 @@ def _joined(rows: Rows) -> Rows:
     """
     if len(rows.table) < 2 or (np.diff(rows.position) > 0).all():
         return rows
+    from autosched.lower._dma_kernel import evenly_apart, going_on
+
+    table = rows.table
     order = np.lexsort((rows.step, rows.position))
-    table, position, step = rows.table[order], rows.position[order], rows.step[order]
-    zeros = np.zeros(len(order), dtype=bool) if rows.zeros is None else rows.zeros[order]
-    for joins, put in (_going_on, _with_their_rows), (_evenly_apart, _as_rows):
-        plain = (np.bitwise_or.reduce([table[:, c] for c in PADS]) == 0) & ~zeros
-        follows = np.zeros(len(table), dtype=bool)
-        follows[1:] = plain[1:] & plain[:-1]
-        for same in (position, table[:, isa.X_SIZE]):
-            follows[1:] &= same[1:] == same[:-1]
-        # On chip the next one begins where one ends.
-        follows[1:] &= np.diff(table[:, isa.SRAM]) == (table[:, isa.X_SIZE] * table[:, isa.Y_SIZE])[:-1]
-        joins(table, follows)
-        first = np.flatnonzero(~follows)
-        made = put(table, first)
-        long = np.maximum.reduce([made[:, c] for c in (isa.X_SIZE, isa.Y_SIZE, isa.X_STRIDE)]) > FIELD_MAX
-        if bool(long.any()):
-            first = np.flatnonzero(~follows | np.repeat(long, np.diff(first, append=len(table))))
-            made = put(table, first)
-        table, position, step, zeros = made, position[first], step[first], zeros[first]
-    if len(table) == len(order):
+    figures = np.stack([table[order, c] for c in FIGURES])
+    zeros = np.zeros(len(order), dtype=np.bool_) if rows.zeros is None else rows.zeros
+    left = len(order)
+    for join in (going_on, evenly_apart):
+        left = join(table, rows.position, zeros, FIELD_MAX, left, order, figures)
+    if left == len(table):
         return rows
-    return Rows(table, position, step, None if rows.zeros is None else zeros)
-
-
-def _going_on(table: isa.Table, follows: Pick) -> None:
-    """Leaves those in ``follows`` that go on with the rows of the DMA before, at the same stride."""
-    stride = table[:, isa.X_STRIDE]
-    follows[1:] &= stride[1:] == stride[:-1]
-    follows[1:] &= np.diff(table[:, isa.DRAM]) == (table[:, isa.Y_SIZE] * stride)[:-1]
-
-
-def _with_their_rows(table: isa.Table, first: Ints) -> isa.Table:
-    """The DMAs from each ``first`` up to the next in one: the rows of all."""
+    first = order[:left]
     made = table[first]
-    made[:, isa.Y_SIZE] = np.add.reduceat(table[:, isa.Y_SIZE], first)
-    return made
+    made[:, FIGURES] = figures[:, :left].T
+    return Rows(made, rows.position[first], rows.step[first], None if rows.zeros is None else zeros[first])
 
 
-def _evenly_apart(table: isa.Table, follows: Pick) -> None:
-    """Leaves those in ``follows`` that are a run of elements, as far behind the DMA before as that is behind another."""
-    width, rows, stride = (table[:, c] for c in (isa.X_SIZE, isa.Y_SIZE, isa.X_STRIDE))
-    apart = np.diff(table[:, isa.DRAM], prepend=0)
-    run = (rows == 1) | (stride == width)
-    follows[1:] &= run[1:] & run[:-1] & (rows[1:] == rows[:-1]) & (apart[1:] >= 0)
-    # The first distance decides.
-    follows[2:] &= ~follows[1:-1] | (apart[2:] == apart[1:-1])
+def warm() -> None:
+    """Compiles the kernels, or loads them from numba's cache."""
+    from autosched.lower._dma_kernel import evenly_apart, going_on
 
-
-def _as_rows(table: isa.Table, first: Ints) -> isa.Table:
-    """The DMAs from each ``first`` up to the next in one: each becomes a row."""
-    count = np.diff(first, append=len(table))
-    made, more = table[first], count > 1
-    made[more, isa.X_SIZE] *= made[more, isa.Y_SIZE]
-    made[more, isa.Y_SIZE] = count[more]
-    made[more, isa.X_STRIDE] = table[first[more] + 1, isa.DRAM] - made[more, isa.DRAM]
-    return made
+    table, zeros, none = np.zeros((0, isa.NCOLS), dtype=np.int64), np.zeros(0, dtype=np.bool_), np.zeros(0, dtype=np.int64)
+    for join in (going_on, evenly_apart):
+        join(table, none, zeros, FIELD_MAX, 0, none, np.zeros((3, 0), dtype=np.int64))
 
 
 def _choose(dims: list[Dim], mode: str) -> tuple[Dim, Dim, list[tuple[Dim, Ints]]]:

@@ -333,6 +333,7 @@ def warm() -> None:
     """Compiles the kernels of this package, or loads them from numba's cache; to be called before workers start."""
     gemm.warm()
     uops.warm()
+    dma.warm()
     tokens.warm()
     starts.warm()
 
