@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from difflib import get_close_matches
+from functools import partial
 from typing import Any, cast
 
 from autosched.errors import suggest
@@ -15,6 +16,7 @@ from autosched.ir.stmt import Block, Buffer, BufferStore, Stmt, separator_fault
 from autosched.schedule.analysis.bindings import BufferReplacer
 from autosched.schedule.analysis.ways import listed
 from autosched.schedule.kit.base import BlockRV, ScheduleBase
+from autosched.schedule.kit.once import afresh, once
 from autosched.schedule.kit.primitive import primitive
 from autosched.schedule.kit.state import State
 from autosched.schedule.primitives.buffers.layout import buffer_argument
@@ -290,7 +292,8 @@ class Scope(ScheduleBase):
                 [node.ident, *(b.ident for b in others)], hint="double_buffer is for copies that refill a buffer", code="writer",
             )
         annotations = {**node.annotations, "double_buffer_scope": index}
-        self.commit_nodes(state, {id(node): replace(node, annotations=annotations)})
+        again = once if state.trusted else afresh
+        self.commit_nodes(state, {id(node): again(partial(replace, node, annotations=annotations), "banked", node, index)})
 
     @primitive(normalize=_pair)
     def set_axis_separator(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 
 from autosched.ir.expr import BufferData, BufferLoad, Call, Expr, IntImm, Var, eq, int_value, logical_and
 from autosched.ir.functor import Mutator, Substitute, free_vars, stmt_children, stmt_exprs, uses, walk_expr
@@ -28,6 +29,7 @@ from autosched.schedule.analysis.loop_uses import require_bound
 from autosched.schedule.analysis.outside import require_blocks, stmts_between
 from autosched.schedule.analysis.ways import before_nesting, for_complete
 from autosched.schedule.kit.base import BlockRV, ScheduleBase
+from autosched.schedule.kit.once import Again, afresh, once
 from autosched.schedule.kit.primitive import primitive
 from autosched.schedule.kit.refusal import Refusal
 from autosched.schedule.kit.state import State
@@ -184,7 +186,7 @@ def _inline(state: State, realize: BlockRealize) -> Stmt:
     require_blocks(state, scope, (), (buffer,))
     for consumer in () if state.trusted else state.consumers(block)[-1:]:
         require_blocks(state, scope, state.touched(block)[0], (), stmts_between(state, realize, state.realizes[consumer.ident]))
-    inliner = _Inliner(buffer, formal, value, realize)
+    inliner = _Inliner(buffer, formal, value, realize, once if state.trusted else afresh)
     return _apply(state, scope, realize, buffer, inliner)
 
 
@@ -242,10 +244,15 @@ class _Rewriter(Mutator):
 
 
 class _Inliner(_Rewriter):
-    def __init__(self, buffer: Buffer, formal: list[Var], value: Expr, leave_out: BlockRealize) -> None:
+    def __init__(self, buffer: Buffer, formal: list[Var], value: Expr, leave_out: BlockRealize, again: Again) -> None:
         super().__init__(buffer, leave_out)
         self.formal = formal
         self.value = value
+        self.again = again
+
+    def visit_block(self, block: Block) -> Block:
+        # The block that goes says all of what is put in place of its results.
+        return self.again(partial(super().visit_block, block), "inlined", block, self.leave_out.block)
 
     def visit_load(self, load: BufferLoad) -> Expr:
         new = super().visit_load(load)

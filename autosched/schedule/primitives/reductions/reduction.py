@@ -35,6 +35,7 @@ from autosched.schedule.analysis.init_predicate import init_predicate
 from autosched.schedule.analysis.outside import require_blocks
 from autosched.schedule.analysis.ways import for_reduction, loops_around, named, works
 from autosched.schedule.kit.base import BlockRV, LoopRV, ScheduleBase
+from autosched.schedule.kit.once import afresh, once
 from autosched.schedule.kit.primitive import primitive
 from autosched.schedule.kit.refusal import Refusal
 from autosched.schedule.kit.state import State
@@ -325,9 +326,7 @@ def _decompose(state: State, realize: BlockRealize, target: For) -> tuple[dict[i
         _starts_below(state, realize, loops, position)
     init = block.init
     assert init is not None
-    fresh = {iv.var: Var(iv.var.name, iv.var.dtype) for iv in block.iter_vars if iv.kind == "spatial"}
     values = [v for iv, v in zip(block.iter_vars, realize.iter_values) if iv.kind == "spatial"]
-    sub = Substitute(fresh)
     inside = loops[position:]
     kept = [n for n in inside if any(uses(v, {n.var}) for v in values)]
     dropped = [n for n in inside if not any(n is k for k in kept)]
@@ -335,20 +334,27 @@ def _decompose(state: State, realize: BlockRealize, target: For) -> tuple[dict[i
     predicate = init_predicate(block, realize.predicate, list(zip(iters, values)), loops[:position], kept, dropped)
     renamed = {n.var: Var(f"{n.var.name}_init", n.var.dtype) for n in kept}
     outer = Substitute(renamed)
-    start = Block(
-        f"{block.name}_init",
-        tuple(IterVar(fresh[iv.var], iv.dom, iv.kind) for iv in block.iter_vars if iv.kind == "spatial"),
-        (), tuple(sub.visit_region(w) for w in block.writes), sub.visit_stmt(init), annotations=block.annotations,
-    )
-    start = replace(start, reads=block_access(start)[0])
+    start, update = (once if state.trusted else afresh)(partial(_halves, block, init), "decomposed", block)
     nest: Stmt = BlockRealize(outer.visit_exprs(tuple(values)), outer.visit_expr(predicate), start)
     for loop in reversed(kept):
         nest = replace(
             loop, var=renamed[loop.var], min=outer.visit_expr(loop.min), extent=outer.visit_expr(loop.extent), body=nest
         )
-    mine = {r.buffer for r in block.reads}
-    own = [w for w in block.writes if w.buffer not in mine]
-    update = without_init(replace(block, name=f"{block.name}_update"), (*own, *block.reads))
     # The table may hold nodes of the old program only, and the block lies below the loop: rebuild the loop first.
     changed = rewrite(target, realize, BlockRealize(realize.iter_values, realize.predicate, update))
     return {id(target): seq(nest, changed)}, start.ident
+
+
+def _halves(block: Block, init: Stmt) -> tuple[Block, Block]:
+    """A reduction's init as a block, and the block without it."""
+    fresh = {iv.var: Var(iv.var.name, iv.var.dtype) for iv in block.iter_vars if iv.kind == "spatial"}
+    sub = Substitute(fresh)
+    start = Block(
+        f"{block.name}_init",
+        tuple(IterVar(fresh[iv.var], iv.dom, iv.kind) for iv in block.iter_vars if iv.kind == "spatial"),
+        (), tuple(sub.visit_region(w) for w in block.writes), sub.visit_stmt(init), annotations=block.annotations,
+    )
+    mine = {r.buffer for r in block.reads}
+    own = [w for w in block.writes if w.buffer not in mine]
+    update = without_init(replace(block, name=f"{block.name}_update"), (*own, *block.reads))
+    return replace(start, reads=block_access(start)[0]), update

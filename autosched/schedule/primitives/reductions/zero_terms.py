@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 
 from autosched.ir.expr import BinOp, BufferLoad, Call, Expr, IntImm, Not, Select, Var, all_of, as_expr, int_value, intrin, is_int
 from autosched.ir.functor import Mutator, expr_children, free_vars, substitute, walk_expr
@@ -17,6 +18,7 @@ from autosched.schedule.analysis.dependence import scope_of
 from autosched.schedule.analysis.ways import sums
 from autosched.schedule.kit.base import BlockRV, ScheduleBase
 from autosched.schedule.kit.nests import runs_whole
+from autosched.schedule.kit.once import afresh, once
 from autosched.schedule.kit.primitive import primitive
 from autosched.schedule.kit.refusal import Refusal
 from autosched.schedule.kit.state import State
@@ -89,6 +91,28 @@ def _without_zeros(state: State, realize: BlockRealize) -> BlockRealize:
             f"block {block.name} sets its initial value itself, in its first term, which may be one of those to drop",
             [block.ident], "decompose_reduction first", code="reduction",
         )
+    again = once if state.trusted else afresh
+    found, new = again(partial(_guarded, state, scope, block), "zero where", block, *_behind(state, scope, block))
+    loops = bind_all(Analyzer(), state.loops.values())
+    values = bindings(realize)
+    extra = [loops.simplify(substitute(c, values)) for c in found]
+    kept = [c for c in extra if c != as_expr(True)]
+    return BlockRealize(realize.iter_values, all_of([realize.predicate, *kept]), new)
+
+
+def _behind(state: State, scope: Block, block: Block) -> list[Block]:
+    """The blocks that make what a block reads, and what these read: all that ``support`` may look at."""
+    found, asked = [block], set[Buffer]()
+    for reader in found:
+        for region in reader.reads:
+            if region.buffer not in asked:
+                asked.add(region.buffer)
+                found += [b for b in state.writers(scope, region.buffer) if not any(b is known for known in found)]
+    return found[1:]
+
+
+def _guarded(state: State, scope: Block, block: Block) -> tuple[list[Expr], Block]:
+    """Conditions outside of which a block's term is zero, in terms of its iterators, and the block without guards."""
     store, term = sum_term(block)
     guards: list[Expr] = []
     for node in walk_expr(term):
@@ -112,15 +136,10 @@ def _without_zeros(state: State, realize: BlockRealize) -> BlockRealize:
             "an operand if_then_else(inside, value, 0): compute_inline the padding, or keep it as the stage that is read",
             code="form",
         )
-    loops = bind_all(Analyzer(), state.loops.values())
-    values = bindings(realize)
-    extra = [loops.simplify(substitute(c, values)) for c in found]
-    kept = [c for c in extra if c != as_expr(True)]
     body = BufferStore(store.buffer, store.indices, Replaced(_added(store), term).visit_expr(store.value))
     new = replace(block, body=body)
     reads, writes = block_access(new)
-    new = replace(new, reads=_in_order(block, reads), writes=writes)
-    return BlockRealize(realize.iter_values, all_of([realize.predicate, *kept]), new)
+    return found, replace(new, reads=_in_order(block, reads), writes=writes)
 
 
 def _in_order(block: Block, reads: Sequence[BufferRegion]) -> tuple[BufferRegion, ...]:

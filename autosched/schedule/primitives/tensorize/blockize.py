@@ -9,6 +9,7 @@ from typing import NoReturn
 from autosched.ir.expr import BufferLoad, Expr, IntImm, Var, is_int, logical_and
 from autosched.ir.functor import Substitute, free_vars, uses
 from autosched.ir.itermap import pinned, without
+from autosched.ir.numbered import numbered
 from autosched.ir.region import block_access, region_bounds, union_regions, without_init
 from autosched.ir.simplify import Analyzer, conjuncts
 from autosched.ir.stmt import (
@@ -269,8 +270,41 @@ def _divide_below(
     return divide(realize, inner, outer, preserve_unit)
 
 
+@dataclass(frozen=True)
+class Below:
+    """What is below a loop that becomes a block.
+
+    Args:
+        loop: the loop.
+        realize: the only block in it.
+        inner: the loops from that one down to the block.
+        division: of the block's iterators.
+        preserve_unit: whether iterators of one value stay.
+    """
+
+    loop: For
+    realize: BlockRealize
+    inner: list[For]
+    division: Division
+    preserve_unit: bool
+
+    def site(self, large: Block) -> BlockRealize:
+        """The outer block where the loop stands."""
+        return BlockRealize(tuple([outer.value for outer, _ in self.division.parts]), self.division.outer_predicate, large)
+
+
 def blockize_loop(state: State, loop: For, preserve_unit: bool) -> BlockRealize:
     """The outer block that stands for a loop and all below it; see ``blockize``.
+
+    Raises:
+        Refusal: the block's iterators cannot be divided there.
+    """
+    found = divided(state, loop, preserve_unit)
+    return found.site(outer_block(state, found))
+
+
+def divided(state: State, loop: For, preserve_unit: bool) -> Below:
+    """What is below a loop, for a block that is to stand for it.
 
     Raises:
         Refusal: the block's iterators cannot be divided there.
@@ -287,21 +321,34 @@ def blockize_loop(state: State, loop: For, preserve_unit: bool) -> BlockRealize:
             hint="split by factors that divide the extents, and reorder so that whole inner parts are below the loop",
             code="index",
         )
-    halves = _halve(block.iter_vars, division, preserve_unit)
+    below = {n.var for n in inner if not is_unit(n.extent)}
+    if any(iv.kind == "reduce" and uses(v, below) for iv, v in zip(block.iter_vars, realize.iter_values)):
+        require_init_first(realize, [*outer, *inner])
+    return Below(loop, realize, inner, division, preserve_unit)
+
+
+def outer_block(state: State, found: Below) -> Block:
+    """The block that stands for a loop and all below it.
+
+    Without an init it is decided by the block below, the loops inside and their part of the division alone.
+
+    Raises:
+        Refusal: an init that cannot be taken out of the loops inside.
+    """
+    block, inner, division = found.realize.block, found.inner, found.division
+    halves = _halve(block.iter_vars, division, found.preserve_unit)
     dom = {iv.var: iv.dom for iv in halves.inner_iters}
     analyzer = Analyzer(dom)
     new = Simplifying(halves.vmap, analyzer).visit_stmt(replace(block, iter_vars=()))
     assert isinstance(new, Block)
-    below = {n.var for n in inner if not is_unit(n.extent)}
-    if any(iv.kind == "reduce" and uses(v, below) for iv, v in zip(block.iter_vars, realize.iter_values)):
-        require_init_first(realize, [*outer, *inner])
     fault = None if block.init is None or state.trusted else not_accumulating(block)
     if fault is not None:
         raise Refusal(f"block {block.name} has an init and is no reduction: {fault}", [block.ident], code="reduction")
     if new.init is not None and not _each_once(halves.inner_values, inner, division.inner_predicate):
+        name = found.loop.var.name
         raise Refusal(
-            f"the iterations below {loop.var.name} repeat or overlap in {block.name}, so its init cannot be taken out of them",
-            [loop.var, block.ident], "decompose_reduction first", code="reduction",
+            f"the iterations below {name} repeat or overlap in {block.name}, so its init cannot be taken out of them",
+            [found.loop.var, block.ident], "decompose_reduction first", code="reduction",
         )
     reduces = new.init is not None and any(iv.kind == "reduce" for iv in halves.outer_iters)
     reads = (*new.writes, *new.reads) if reduces else new.reads
@@ -313,10 +360,27 @@ def blockize_loop(state: State, loop: For, preserve_unit: bool) -> BlockRealize:
     for n in reversed(inner):
         nest = replace(n, body=nest)
     init = None if new.init is None else _outer_init(new.init, small, inner, f"{block.name}_init")
-    large = Block(
+    return Block(
         f"{block.name}_o", tuple(halves.outer_iters), _relax(new.reads, dom), _relax(new.writes, dom), nest, init=init
     )
-    return BlockRealize(tuple(halves.outer_values), division.outer_predicate, large)
+
+
+def decided(found: Below) -> tuple[object, ...] | None:
+    """What decides the outer block besides the block below it; None where that is no matter of plain numbers."""
+    numbers = {n.var: k for k, n in enumerate(found.inner)}
+    if found.realize.block.init is not None or any(n.annotations for n in found.inner):
+        return None
+    try:
+        return (
+            found.preserve_unit,
+            tuple([(n.var.name, n.var.dtype, n.kind, n.thread, numbered(n.min, numbers), numbered(n.extent, numbers))
+                   for n in found.inner]),
+            tuple([(numbered(outer.extent, {}), numbered(inner.extent, {}), numbered(inner.value, numbers))
+                   for outer, inner in found.division.parts]),
+            numbered(found.division.inner_predicate, numbers),
+        )
+    except KeyError:  # symbolic
+        return None
 
 
 def _each_once(values: Sequence[Expr], loops: Sequence[For], predicate: Expr) -> bool:

@@ -8,10 +8,12 @@ in either order. Each tensor of the intrinsic stands for a part of one buffer, f
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 
 from autosched.ir.expr import Expr, IntImm, Var, int_value
 from autosched.ir.functor import Substitute, free_vars
 from autosched.ir.stmt import (
+    Block,
     BlockRealize,
     Buffer,
     BufferRegion,
@@ -23,10 +25,11 @@ from autosched.ir.stmt import (
     Stmt,
 )
 from autosched.schedule.kit.base import BlockRV, LoopRV, ScheduleBase
+from autosched.schedule.kit.once import afresh, once
 from autosched.schedule.kit.primitive import primitive
 from autosched.schedule.kit.refusal import Refusal
 from autosched.schedule.kit.state import State, refresh
-from autosched.schedule.primitives.tensorize.blockize import blockize_loop
+from autosched.schedule.primitives.tensorize.blockize import Below, decided, divided, outer_block
 from autosched.schedule.primitives.tensorize.intrin import TensorIntrin, intrin_stamp
 from autosched.schedule.primitives.tensorize.pattern import Match, Mismatch, Pattern, match_block, pattern_of
 from autosched.schedule.primitives.tensorize.site import find_loop, why_not
@@ -111,11 +114,19 @@ def _block(
 
 
 def _loop(state: State, loop: For, pattern: Pattern, impl: PrimFunc, preserve: bool) -> dict[int, Stmt | None]:
-    outer = blockize_loop(state, loop, preserve)
+    found = divided(state, loop, preserve)
+    rest = decided(found) if state.trusted else None
+    again = afresh if rest is None else once
+    about = found.realize.block, pattern.desc.body, impl.body, *pattern.desc.buffers, *impl.buffers, rest
+    return {id(loop): found.site(again(partial(_called, state, found, pattern, impl), "tensorized", *about))}
+
+
+def _called(state: State, found: Below, pattern: Pattern, impl: PrimFunc) -> Block:
+    """The block that calls an intrinsic, in place of a loop and all below it."""
+    outer = found.site(outer_block(state, found))
     new = _replaced(outer, match_block(outer, pattern), impl)
     # The block that computed this is gone; its handles go over to the block that computes it now.
-    ident = state.children_of(loop)[0].ident
-    return {id(loop): replace(new, block=replace(new.block, ident=ident))}
+    return replace(new.block, ident=found.realize.block.ident)
 
 
 def _replaced(realize: BlockRealize, match: Match, impl: PrimFunc) -> BlockRealize:
