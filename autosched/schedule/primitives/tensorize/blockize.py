@@ -373,8 +373,7 @@ def decided(found: Below) -> tuple[object, ...] | None:
     try:
         return (
             found.preserve_unit,
-            tuple([(n.var.name, n.var.dtype, n.kind, n.thread, numbered(n.min, numbers), numbered(n.extent, numbers))
-                   for n in found.inner]),
+            tuple([(n.var.dtype, n.kind, n.thread, numbered(n.min, numbers), numbered(n.extent, numbers)) for n in found.inner]),
             tuple([(numbered(outer.extent, {}), numbered(inner.extent, {}), numbered(inner.value, numbers))
                    for outer, inner in found.division.parts]),
             numbered(found.division.inner_predicate, numbers),
