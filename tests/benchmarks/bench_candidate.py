@@ -4,8 +4,8 @@ CPU milliseconds on one core, warm kernels: median and maximum over points drawn
 trace, lowering, hashing, timing, and all of it (with the counters of a result). As in a search, what traces share is replayed
 once, and what only proves steps legal is left out (where the checkout knows how). ``--traces FILE`` takes traces from a file
 instead, ``{workload: [trace, ...]}`` in JSON, and ``--save FILE`` writes such a file. ``--against TREE`` measures the same traces
-with the packages of another checkout, in a process of its own right after this one, and prints both with what became of the
-cycles.
+with the packages of another checkout as well, and prints both with what became of the cycles: two processes take each trace one
+right after the other, now this one first and now that one, so that what else the machine does weighs on both alike.
 """
 
 from __future__ import annotations
@@ -19,7 +19,10 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable
+from contextlib import ExitStack
 from functools import partial
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -43,8 +46,8 @@ def drawn(name: str, count: int) -> list[list[dict[str, Any]]]:
     return [space.trace(p).as_json() for p in points]
 
 
-def measured(traces: Traces) -> Costs:
-    """CPU milliseconds of each stage, and the cycles, per workload and trace."""
+def prepared() -> Callable[[str, list[dict[str, Any]]], list[float]]:
+    """Gives, of a workload's name and a trace, CPU milliseconds of each stage and the cycles (-1 where it has no program)."""
     import sim
     from autosched import kernel
     from autosched.errors import AutoschedError
@@ -59,42 +62,76 @@ def measured(traces: Traces) -> Costs:
     target = get_target("vta-de10")
     # An older checkout has the checked replay alone.
     applied = partial(kernel.scheduled, check=False) if hasattr(kernel, "scheduled") else lambda *args: kernel.replay(*args).func
-    found: Costs = {}
+    tasks: dict[str, Any] = {}
+
+    def one(name: str, trace: list[dict[str, Any]]) -> list[float]:
+        if name not in tasks:
+            tasks[name] = resolve(name, target)
+            one(name, trace)  # only to load what is loaded late
+        marks = [time.thread_time()]
+        try:
+            func = applied(tasks[name].func, trace, "fast")
+            marks.append(time.thread_time())
+            lowered = lower_table(func, target)
+            marks.append(time.thread_time())
+            program_hash(lowered)
+            marks.append(time.thread_time())
+            cycles = float(lowered.cycles(None))
+            marks.append(time.thread_time())
+            counters(lowered)
+        except AutoschedError:
+            marks, cycles = [*marks, *[marks[-1]] * (5 - len(marks))], -1.0
+        marks.append(time.thread_time())
+        return [*[(ended - begun) * 1e3 for begun, ended in pairwise(marks[:5])], (marks[-1] - marks[0]) * 1e3, cycles]
+
+    return one
+
+
+def serve(traces: Traces) -> None:
+    """Answers with the costs of a trace for every line that names one."""
+    one = prepared()
+    for line in sys.stdin:
+        name, number = json.loads(line)
+        print(json.dumps(one(name, traces[name][number])), flush=True)
+
+
+def collected(traces: Traces, ask: Callable[[str, int], list[list[float]]], sides: int) -> list[Costs]:
+    """The costs of all traces, for each of the sides that answer."""
+    found: list[Costs] = [{} for _ in range(sides)]
     for name, several in traces.items():
-        task = resolve(name, target)
-        costs: dict[str, list[float]] = {stage: [] for stage in (*STAGES, "cycles")}
-        for count, trace in enumerate([several[0], *several]):
-            marks = [time.thread_time()]
-            try:
-                func = applied(task.func, trace, "fast")
-                marks.append(time.thread_time())
-                lowered = lower_table(func, target)
-                marks.append(time.thread_time())
-                program_hash(lowered)
-                marks.append(time.thread_time())
-                cycles = float(lowered.cycles(None))
-                marks.append(time.thread_time())
-                counters(lowered)
-            except AutoschedError:
-                marks, cycles = [*marks, *[marks[-1]] * (5 - len(marks))], -1.0
-            if not count:
-                continue  # the first is only there to load what is loaded late
-            for stage, begun, ended in zip(STAGES, marks, [*marks[1:], marks[-1]]):
-                costs[stage].append((ended - begun) * 1e3)
-            costs["all"][-1] = (time.thread_time() - marks[0]) * 1e3
-            costs["cycles"].append(cycles)
-        found[name] = costs
+        answers = [ask(name, number) for number in range(len(several))]
+        for side, costs in enumerate(found):
+            costs[name] = {stage: [a[side][k] for a in answers] for k, stage in enumerate((*STAGES, "cycles"))}
     return found
 
 
-def elsewhere(tree: Path, traces: Path) -> Costs:
-    """``measured`` with the packages of another checkout."""
-    environment = {**os.environ, "PYTHONPATH": str(tree)}
-    command = [sys.executable, __file__, "--traces", str(traces), "--raw"]
-    done = subprocess.run(command, cwd=tree, env=environment, capture_output=True, text=True, check=False)
-    if done.returncode:
-        raise SystemExit(done.stderr)
-    return dict(json.loads(done.stdout))
+def side_by_side(traces: Traces, trees: list[Path]) -> list[Costs]:
+    """The costs with the packages of several checkouts."""
+    with tempfile.NamedTemporaryFile("w", suffix=".json") as file, ExitStack() as stack:
+        json.dump(traces, file)
+        file.flush()
+        command = [sys.executable, __file__, "--traces", file.name, "--serve"]
+        serving = [
+            stack.enter_context(subprocess.Popen(
+                command, cwd=tree, env={**os.environ, "PYTHONPATH": str(tree)}, text=True, stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+            )) for tree in trees
+        ]
+
+        def ask(name: str, number: int) -> list[list[float]]:
+            answers: list[list[float]] = [[] for _ in serving]
+            for side in range(len(serving))[:: 1 if number % 2 else -1]:
+                into, out = serving[side].stdin, serving[side].stdout
+                assert into is not None and out is not None
+                into.write(json.dumps([name, number]) + "\n")
+                into.flush()
+                answer = out.readline()
+                if not answer:
+                    raise SystemExit(f"{trees[side]} gives no answer")
+                answers[side] = json.loads(answer)
+            return answers
+
+        return collected(traces, ask, len(trees))
 
 
 def cells(costs: dict[str, list[float]]) -> str:
@@ -124,7 +161,7 @@ def main() -> None:
     parser.add_argument("--traces", type=Path, help="take them from this file")
     parser.add_argument("--save", type=Path, help="write the drawn traces to this file")
     parser.add_argument("--against", type=Path, help="another checkout")
-    parser.add_argument("--raw", action="store_true", help="print all figures as JSON")
+    parser.add_argument("--serve", action="store_true", help="answer to each line of standard input, as --against asks")
     given = parser.parse_args()
     if given.traces:
         traces: Traces = json.loads(given.traces.read_text())
@@ -132,17 +169,13 @@ def main() -> None:
         traces = {name: drawn(name, given.count) for name in given.workloads}
     if given.save:
         given.save.write_text(json.dumps(traces))
-    here = measured(traces)
-    if given.raw:
-        print(json.dumps(here))
-        return
-    there = None
-    if given.against:
-        with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
-            json.dump(traces, file)
-            file.flush()
-            there = elsewhere(given.against.resolve(), Path(file.name))
-    table(here, there)
+    if given.serve:
+        serve(traces)
+    elif given.against:
+        table(*side_by_side(traces, [Path(__file__).resolve().parents[2], given.against.resolve()]))
+    else:
+        one = prepared()
+        table(*collected(traces, lambda name, number: [one(name, traces[name][number])], 1), None)
 
 
 if __name__ == "__main__":
