@@ -172,10 +172,11 @@ def main() -> None:
     if given.serve:
         serve(traces)
     elif given.against:
-        table(*side_by_side(traces, [Path(__file__).resolve().parents[2], given.against.resolve()]))
+        here, there = side_by_side(traces, [Path(__file__).resolve().parents[2], given.against.resolve()])
+        table(here, there)
     else:
         one = prepared()
-        table(*collected(traces, lambda name, number: [one(name, traces[name][number])], 1), None)
+        table(collected(traces, lambda name, number: [one(name, traces[name][number])], 1)[0], None)
 
 
 if __name__ == "__main__":
