@@ -33,7 +33,7 @@ from space.words import refusal_of
 LAST = (
     Wanted(handed=True), Wanted(cropped=True), Wanted(handed=True, cropped=True), Wanted(loaded=True),
     Wanted(handed=True, loaded=True), Wanted(digits=True), Wanted(digits=True, ranged=True), Wanted(settled=True),
-    Wanted(digits=True, settled=True), Wanted(digits=True, ranged=True, settled=True),
+    Wanted(digits=True, settled=True), Wanted(digits=True, ranged=True, settled=True), Wanted(digits=True, shared=True),
 )
 CUT = 1 << 13  # micro-ops of a program from which on its parts are cut, whoever unpacks them
 
@@ -218,8 +218,9 @@ def sketches(
     # moved in between, or joined of it and of a parameter, is stored nowhere, where its readers load it from what it is made of.
     # And of a sum stages may read only what stands first; behind an offset it is made for that alone anyway. At last what blocks
     # take apart, as heads of attention, is several axes everywhere; and each range of a tensor that is read by itself, as
-    # queries, keys and values that are made as one, is a tensor. Where products are many, as in blocks behind each other, the
-    # weights among what the program makes are chosen for all of them together then.
+    # queries, keys and values that are made as one, is a tensor; or heads that share keys are two axes, of which these have one.
+    # Where products are many, as in blocks behind each other, the weights among what the program makes are chosen for all of them
+    # together then.
     for base in LAST:
         found = found or _fitting(normal_forms(func, target, base), target, structural, numeric)[0]
     if not found:

@@ -3,7 +3,8 @@
 A stage that reads ``o[c // 16, i, c % 16]``, or stores at ``h * 16 + d``, moves nothing if what it makes has an index for each
 digit, as what it reads has: no element changes its place. So all that has the axis gets two: tensors in between and blocks, sums
 over them as well; and these again two, where they are taken apart further, as channels that become pixels are. Of parameters the
-host lays out what products then read at several digits. What only puts axes in another order is read where it comes from.
+host lays out what products then read at several digits. What only puts axes in another order is read where it comes from. Heads
+that share keys and values (``k[j, h // 4 * 16 + d]``) are two axes, of which these have one; what only repeats them is no tensor.
 """
 
 from __future__ import annotations
@@ -15,24 +16,26 @@ from autosched.errors import ScheduleError
 from autosched.ir.expr import BinOp, BufferLoad, Expr, Var, int_value
 from autosched.ir.functor import free_vars, substitute, walk_expr
 from autosched.ir.simplify import linear_form
-from autosched.ir.stmt import PrimFunc
+from autosched.ir.stmt import Block, PrimFunc
 from autosched.schedule import Schedule
 from autosched.target import Target
 from space.normalise import copies, initial, loops, moving, ranges
 from space.normalise.axes import Axes, Place, accesses
-from space.normalise.blocks import device_block, device_blocks, extents, product_of, store_of
+from space.normalise.blocks import device_block, device_blocks, extents, is_placed, loads_of, product_of, store_of
 from space.normalise.groups import divided
 
 MOST = 8  # times that axes are taken apart
 
 
-def apart(begun: Schedule, target: Target, ranged: bool = False) -> Schedule | None:
+def apart(begun: Schedule, target: Target, ranged: bool = False, shared: bool = False) -> Schedule | None:
     """A schedule in which axes that tensors in between are read or stored along by digits are an axis for each digit.
 
     Args:
         begun: of a program of plain blocks; stays as it is.
         target: the machine.
         ranged: whether ranges that are read each by itself are tensors of their own besides; there are some, or it is None.
+        shared: whether axes are several, too, of which products read one digit alone; there are some, or it is None. Ranges are
+            tensors of their own then where there are some.
 
     Returns:
         It, or None where there are none, or a primitive refuses.
@@ -41,23 +44,25 @@ def apart(begun: Schedule, target: Target, ranged: bool = False) -> Schedule | N
     with suppress(ScheduleError):  # a block in loops that are not its own is none yet that can be split
         for rule in (loops.apart, initial.apply, loops.apply, initial.overwritten, loops.arranged):
             rule(sch, target)
-    cut = ranged and ranges.apply(sch)
-    axes, sizes = _sizes(sch.func, ranged)
+    if shared and not any(True for b in device_blocks(sch.func) for _ in _shared(b)):
+        return None
+    cut = (ranged or shared) and ranges.apply(sch)
+    axes, sizes = _sizes(sch.func, ranged, shared)
     if not (sizes or cut):
         return None
     try:
         for _ in range(MOST):
             divided(sch, axes, sizes)
-            further = ranged and ranges.apply(sch)
+            further = (ranged or shared) and ranges.apply(sch)
             cut |= further
-            axes, sizes = _sizes(sch.func, ranged)
+            axes, sizes = _sizes(sch.func, ranged, shared)
             if not (sizes or further):
                 break
         else:
             return None
         if ranged and not cut:
             return None
-        _straight(sch)
+        _straight(sch, shared)
         _each_factor(sch)
         moving.laid_out(sch)
     except ScheduleError:
@@ -65,11 +70,13 @@ def apart(begun: Schedule, target: Target, ranged: bool = False) -> Schedule | N
     return sch
 
 
-def _sizes(func: PrimFunc, ranged: bool) -> tuple[Axes, dict[Place, int]]:
-    """The axes of a program, and of those that are taken apart the extents of the innermost digits."""
+def _sizes(func: PrimFunc, ranged: bool, shared: bool) -> tuple[Axes, dict[Place, int]]:
+    """The axes of a program, and of those that are taken apart the extents of the innermost digits; as for ``apart``."""
     axes = Axes(device_blocks(func))
     sizes: dict[Place, int] = {}
-    for place, size in (*_taken_apart(func), *(ranges.by_turns(func) if ranged else ())):
+    turns = ranges.by_turns(func) if ranged or shared else ()
+    alone = [((b.ident, v), n) for b in device_blocks(func) for v, n in _shared(b)] if shared else ()
+    for place, size in (*_taken_apart(func), *turns, *alone):
         axis = axes.of(place)
         sizes[axis] = min(size, sizes.get(axis, size))  # larger digits are taken apart next
     return axes, sizes
@@ -98,6 +105,16 @@ def _each_factor(sch: Schedule) -> None:
             copies.twice(sch, block)
 
 
+def _shared(block: Block) -> Iterator[tuple[Var, int]]:
+    """The iterators of which a product's factor, or what only is moved, reads a digit, and the extent of the inner one."""
+    product, size = product_of(block), extents(block)
+    read = product.factors if product is not None else loads_of(block) if is_placed(store_of(block).value) else ()
+    for e in (e for x in read for i in x.indices for e in walk_expr(i)):
+        each = int_value(e.b) if isinstance(e, BinOp) and e.op in ("//", "%") else None
+        if isinstance(e, BinOp) and isinstance(e.a, Var) and each and each > 1 and size.get(e.a, 0) % each == 0:
+            yield e.a, each
+
+
 def _inner(index: Expr, size: Mapping[Var, int], extent: int) -> int | None:
     """The extent of the iterator that is the last digit of an index, where all else of it is whole multiples of that."""
     form = linear_form(index)
@@ -118,8 +135,8 @@ def _digits(indices: Sequence[Expr], size: Mapping[Var, int]) -> list[tuple[Var,
     return [one for one in found["//"] if one in found["%"]]
 
 
-def _straight(sch: Schedule) -> None:
-    """Lets what another block only puts in another order be read where that comes from."""
+def _straight(sch: Schedule, repeated: bool) -> None:
+    """Lets what another block only puts in another order, or also repeats, be read where that comes from."""
     for name in [b.name for b in device_blocks(sch.func)]:
         block = device_block(sch, name)
         store = store_of(block)
@@ -127,5 +144,5 @@ def _straight(sch: Schedule) -> None:
         if store.buffer in sch.func.buffers or block.init is not None or not isinstance(value, BufferLoad):
             continue
         plain = all(isinstance(i, Var) for i in value.indices) and len({*value.indices}) == len(value.indices)
-        if plain and {*value.indices} == {*store.indices}:
+        if plain and ({*value.indices} == {*store.indices} or (repeated and {*value.indices} < {*store.indices})):
             sch.compute_inline(sch.get_sblock(name))

@@ -48,6 +48,8 @@ class Wanted(NamedTuple):
         ranged: whether then, besides, ranges of such tensors that readers read each by itself are tensors of their own.
         settled: whether weights that the program makes are chosen such that all products agree on lanes; only of programs with
             more ways to choose them than are tried else.
+        shared: whether then also an axis is several of which products read one digit alone, as heads of queries that share keys;
+            and ranges are tensors of their own where there are some.
     """
 
     differences: bool = False
@@ -71,11 +73,12 @@ class Wanted(NamedTuple):
     digits: bool = False
     ranged: bool = False
     settled: bool = False
+    shared: bool = False
 
     @property
     def plain(self) -> Wanted:
         """What the form has that has nothing it need not have."""
-        return self.only("whole", "handed", "loaded", "cropped", "digits", "ranged", "settled")
+        return self.only("whole", "handed", "loaded", "cropped", "digits", "ranged", "settled", "shared")
 
     def only(self, *names: str) -> Wanted:
         """What is wanted of it, as far as some fields say: whoever is given that does not depend on others.

@@ -100,7 +100,7 @@ def attempt(func: PrimFunc, target: Target, wanted: Wanted, last: bool = True) -
             return None, ""
         begun = ended
     if wanted.digits:
-        split = None if is_packed(begun.func, target) else digits.apart(begun, target, wanted.ranged)
+        split = None if is_packed(begun.func, target) else digits.apart(begun, target, wanted.ranged, wanted.shared)
         if split is None:
             return None, ""
         begun = split
