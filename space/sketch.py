@@ -34,6 +34,7 @@ LAST = (
     Wanted(handed=True), Wanted(cropped=True), Wanted(handed=True, cropped=True), Wanted(loaded=True),
     Wanted(handed=True, loaded=True), Wanted(digits=True), Wanted(digits=True, ranged=True), Wanted(settled=True),
     Wanted(digits=True, settled=True), Wanted(digits=True, ranged=True, settled=True), Wanted(digits=True, shared=True),
+    Wanted(digits=True, shared=True, settled=True), Wanted(beside=True),
 )
 CUT = 1 << 13  # micro-ops of a program from which on its parts are cut, whoever unpacks them
 
@@ -220,7 +221,7 @@ def sketches(
     # take apart, as heads of attention, is several axes everywhere; and each range of a tensor that is read by itself, as
     # queries, keys and values that are made as one, is a tensor; or heads that share keys are two axes, of which these have one.
     # Where products are many, as in blocks behind each other, the weights among what the program makes are chosen for all of them
-    # together then.
+    # together then. And what stands behind a border, as tokens behind one of a class, is made where it goes.
     for base in LAST:
         found = found or _fitting(normal_forms(func, target, base), target, structural, numeric)[0]
     if not found:

@@ -50,6 +50,7 @@ class Wanted(NamedTuple):
             more ways to choose them than are tried else.
         shared: whether then also an axis is several of which products read one digit alone, as heads of queries that share keys;
             and ranges are tensors of their own where there are some.
+        beside: whether what a choice by place has on one side of a border is made where it goes.
     """
 
     differences: bool = False
@@ -74,11 +75,12 @@ class Wanted(NamedTuple):
     ranged: bool = False
     settled: bool = False
     shared: bool = False
+    beside: bool = False
 
     @property
     def plain(self) -> Wanted:
         """What the form has that has nothing it need not have."""
-        return self.only("whole", "handed", "loaded", "cropped", "digits", "ranged", "settled", "shared")
+        return self.only("whole", "handed", "loaded", "cropped", "digits", "ranged", "settled", "shared", "beside")
 
     def only(self, *names: str) -> Wanted:
         """What is wanted of it, as far as some fields say: whoever is given that does not depend on others.

@@ -17,6 +17,7 @@ from space.normalise import (
     apart,
     banding,
     batches,
+    beside,
     choices,
     clips,
     conditions,
@@ -104,6 +105,11 @@ def attempt(func: PrimFunc, target: Target, wanted: Wanted, last: bool = True) -
         if split is None:
             return None, ""
         begun = split
+    if wanted.beside:
+        there = None if is_packed(begun.func, target) else beside.apart(begun, target)
+        if there is None:
+            return None, ""
+        begun = there
     if wanted.settled and not turned.many(begun.func):
         return None, ""
     if wanted.loaded:

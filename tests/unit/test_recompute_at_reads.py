@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 
 import numpy as np
@@ -15,7 +16,8 @@ from autosched.ir import IRModule, PrimFunc
 from autosched.ir.expr import int_value
 from autosched.ir.functor import walk
 from autosched.ir.interp import random_inputs, run
-from autosched.ir.stmt import Block, BlockRealize
+from autosched.ir.patterns import choice_of
+from autosched.ir.stmt import Block, BlockRealize, BufferStore
 from autosched.schedule import Schedule
 from autosched.script import parse
 
@@ -93,6 +95,43 @@ def test_what_has_no_copies(value: str, changes: dict[str, str], reason: str, co
     with pytest.raises(ScheduleError, match=reason) as caught:
         sch.recompute_at_reads("B")
     assert caught.value.code == code and sch.func == func
+
+
+@pytest.mark.parametrize(("value", "guarded"), [
+    ("T.if_then_else(vi > 0, B[vi - 1, vj], 0)", True), ("T.if_then_else(vi < 1, 5, T.max(B[vi - 1, vj], 3))", True),
+    ("T.if_then_else(vi < 1, B[vi, vj], B[vi + 2, vj])", False),
+    ("T.if_then_else(vi >= 1 and vj < 2, B[vi - 1, vj + 7], W[vi, vj])", True),
+    ("T.if_then_else(vi < 2, W[vi, vj], T.if_then_else(vi < 3, 7, B[vi - 3, vj]))", True),
+])
+def test_a_place_may_be_read_under_a_condition(value: str, guarded: bool, verify_trace_roundtrip: Verify) -> None:
+    func = program(value)
+    sch = Schedule(func)
+    made = sch.recompute_at_reads("B", guarded=True)
+    first = sch.get(made[0])
+    assert isinstance(first, Block) and isinstance(first.init, BufferStore)
+    assert (choice_of(first.init.value) is not None) == guarded  # without need nothing is
+    assert equal(func, sch.func)
+    verify_trace_roundtrip(sch, func)
+
+
+@pytest.mark.parametrize(("value", "reason", "code"), [
+    ("T.if_then_else(vi >= 0, B[vi - 1, vj], 0)", "which may be outside", "domain"),
+    ("T.if_then_else(vi > 0, B[vi - 2, vj], 0)", "which may be outside", "domain"),
+    ("T.if_then_else(A[vi, vj] > 0, B[vi - 1, vj], 0)", "which may be outside", "domain"),
+    ("T.if_then_else(vi > 0, B[vi - 1, vj], 0) + T.if_then_else(vi > 1, B[vi - 1, vj], 0)", "under several conditions", "domain"),
+])
+def test_what_a_condition_does_not_keep_inside_has_no_copy(value: str, reason: str, code: str) -> None:
+    func = program(value)
+    with pytest.raises(ScheduleError, match=reason) as caught:
+        Schedule(func).recompute_at_reads("B", guarded=True)
+    assert caught.value.code == code
+
+
+def test_of_what_is_no_sum_nothing_is_made_under_a_condition() -> None:
+    func = program("T.if_then_else(vi > 0, B[vi - 1, vj], 0)")
+    largest = parse(re.sub(r"(B\[vi, vj\]) = B\[vi, vj\] \+ (.*)", r"\1 = T.max(B[vi, vj], \2)", func.script()))
+    with refused(ScheduleError, "reduction"):
+        Schedule(largest).recompute_at_reads("B", guarded=True)
 
 
 def test_loops_may_write_a_part() -> None:

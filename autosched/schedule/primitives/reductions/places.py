@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 
-from autosched.ir.expr import BufferLoad, Expr, Var, int_value
-from autosched.ir.functor import Mutator, free_vars, substitute, walk_expr
-from autosched.ir.patterns import has_loads
+from autosched.ir.expr import BufferLoad, Expr, Var, all_of, binary, const, if_then_else, int_value
+from autosched.ir.functor import Mutator, expr_children, free_vars, substitute
+from autosched.ir.patterns import choice_of, has_loads, update_of
 from autosched.ir.print_expr import expr_text
 from autosched.ir.region import with_access
+from autosched.ir.simplify import Analyzer
 from autosched.ir.stmt import TRUE, Block, BlockRealize, Buffer, BufferStore, Ident, IterVar, Stmt, seq
 from autosched.ir.value_bounds import Interval
 from autosched.schedule.analysis.dependence import is_output, not_complete_or_reduction, require_pipeline, scope_of
@@ -22,6 +23,7 @@ from autosched.schedule.kit.primitive import primitive
 from autosched.schedule.kit.refusal import Refusal
 from autosched.schedule.kit.state import State
 from autosched.schedule.primitives.reductions.plain import plain_stores, run_once, top_of
+from autosched.schedule.primitives.reductions.values import negated
 
 MOST_PLACES = 64  # that one block reads
 
@@ -30,7 +32,7 @@ class Places(ScheduleBase):
     """Making what is read, place by place."""
 
     @primitive
-    def recompute_at_reads(self, block: BlockRV | str) -> list[BlockRV]:
+    def recompute_at_reads(self, block: BlockRV | str, guarded: bool = False) -> list[BlockRV]:
         """Gives every place that the only consumer of a block reads a copy of the block that makes just that.
 
         Every copy has an element for each iteration of the consumer, which then reads all of them at its own iterators.
@@ -38,12 +40,15 @@ class Places(ScheduleBase):
         Args:
             block: handle or name of a complete or reduction block that stores one intermediate buffer at its plain iterators, in
                 loops of its own that run each combination once.
+            guarded: whether a place may be read where a condition on the consumer's iterators holds alone, as what stands behind
+                a border is; elsewhere its copy holds 0.
 
         Returns:
             One block per place, in the order in which the consumer's value names them; they stand where the block stood.
 
         Raises:
-            ScheduleError: another form; several consumers, one that sums up, or one that reads where the block may not write.
+            ScheduleError: another form; several consumers, one that sums up, or one that reads where the block may not write; no
+                sum, or a place under several conditions, where it is guarded.
 
         Before::
 
@@ -77,14 +82,14 @@ class Places(ScheduleBase):
         assert isinstance(block, BlockRV)
         state, realize = self.block_at(block)
         try:
-            body, copies = _by_place(state, realize)
+            body, copies = _by_place(state, realize, bool(guarded))
         except Refusal as r:
             self.refuse(r.reason, r.marks, r.hint, state, code=r.code)
         self.commit(state, body)
         return [self.block_rv(b) for b in copies]
 
 
-def _by_place(state: State, realize: BlockRealize) -> tuple[Stmt, list[Ident]]:
+def _by_place(state: State, realize: BlockRealize, guarded: bool) -> tuple[Stmt, list[Ident]]:
     block = realize.block
     scope = scope_of(state, block)
     require_pipeline(state, scope)
@@ -113,16 +118,16 @@ def _by_place(state: State, realize: BlockRealize) -> tuple[Stmt, list[Ident]]:
                       f'sch.recompute_at_consumers("{block.name}") gives each a block of its own' if consumers else "",
                       code="reader")
     consumer = consumers[0]
-    places = _places(block, consumer, store, {d: runs[v] for d, v in at.items()})
+    places = _places(block, consumer, store, {d: runs[v] for d, v in at.items()}, guarded)
     taken, used = set(state.block_names()), state.buffer_names(scope)
     table: dict[tuple[Expr, ...], BufferLoad] = {}
     copies: list[Block] = []
     here = tuple([iv.var for iv in consumer.iter_vars])
     shape = tuple([iv.dom.extent for iv in consumer.iter_vars])
-    for n, indices in enumerate(places):
+    for n, (indices, condition) in enumerate(places.items()):
         made = Buffer(fresh_name(f"{store.buffer.name}_{n}", used), shape, store.buffer.dtype)
         name = fresh_name(f"{block.name}_{n}", taken)
-        copies.append(_copy(block, consumer, made, {v: indices[d] for d, v in at.items()}, name))
+        copies.append(_copy(block, consumer, made, {v: indices[d] for d, v in at.items()}, name, condition))
         taken.add(name)
         used.add(made.name)
         table[indices] = BufferLoad(made, here, made.dtype)
@@ -135,7 +140,9 @@ def _by_place(state: State, realize: BlockRealize) -> tuple[Stmt, list[Ident]]:
         copy.ident for copy in copies]
 
 
-def _copy(block: Block, consumer: Block, made: Buffer, places: dict[Var, Expr], name: str) -> Block:
+def _copy(
+    block: Block, consumer: Block, made: Buffer, places: dict[Var, Expr], name: str, condition: Expr | None
+) -> Block:
     """A block that makes, for every iteration of a consumer, the one element that this reads.
 
     Args:
@@ -144,9 +151,11 @@ def _copy(block: Block, consumer: Block, made: Buffer, places: dict[Var, Expr], 
         made: where it stores.
         places: of each iterator that moves what ``block`` stores its value, in the consumer's iterators.
         name: its name.
+        condition: where that is read, in the consumer's iterators; None for everywhere.
     """
     store = block.body
     assert isinstance(store, BufferStore)
+    value, first = store.value, block.init.value if isinstance(block.init, BufferStore) else None
     fresh: dict[Var, Expr] = {iv.var: Var(iv.var.name, iv.var.dtype) for iv in (*consumer.iter_vars, *block.iter_vars)}
     own: dict[Var, Expr] = {iv.var: fresh[iv.var] if iv.kind == "reduce" else iv.dom.min for iv in block.iter_vars}
     own |= {v: substitute(index, fresh) for v, index in places.items()}
@@ -154,19 +163,38 @@ def _copy(block: Block, consumer: Block, made: Buffer, places: dict[Var, Expr], 
     iters = [IterVar(v, iv.dom, iv.kind) for iv in (*consumer.iter_vars, *sums) if isinstance(v := fresh[iv.var], Var)]
     place = tuple([fresh[iv.var] for iv in consumer.iter_vars])
     running = _Loads(store.buffer, lambda _: BufferLoad(made, place, made.dtype))
-    body = BufferStore(made, place, running.visit_expr(substitute(store.value, own)))
-    init = BufferStore(made, place, substitute(block.init.value, own)) if isinstance(block.init, BufferStore) else None
+    value, first = substitute(value, own), None if first is None else substitute(first, own)
+    if condition is not None:
+        where = substitute(condition, fresh)
+        update = update_of(replace(store, value=value, indices=tuple([substitute(i, own) for i in store.indices])))
+        if first is None:
+            value = _or_zero(where, value)
+        elif update is None or update[0] != "+":
+            raise Refusal(f"block {block.name} is no sum; {consumer.name} reads it under a condition, and a sum of nothing is 0",
+                          [block.ident, consumer.ident], code="reduction")
+        else:
+            mine = BufferLoad(made, place, made.dtype)
+            value, first = binary("+", mine, _or_zero(where, update[1])), _or_zero(where, first)
+    body = BufferStore(made, place, running.visit_expr(value))
+    init = None if first is None else BufferStore(made, place, first)
     return with_access(Block(name, tuple(iters), (), (), body, init, annotations=block.annotations))
 
 
-def _places(block: Block, consumer: Block, store: BufferStore, written: dict[int, Interval]) -> list[tuple[Expr, ...]]:
-    """Where a block reads what another one has stored, each place once.
+def _or_zero(condition: Expr, value: Expr) -> Expr:
+    return value if int_value(value) == 0 else if_then_else(condition, value, const(0, value.dtype))
+
+
+def _places(
+    block: Block, consumer: Block, store: BufferStore, written: dict[int, Interval], guarded: bool
+) -> dict[tuple[Expr, ...], Expr | None]:
+    """Where a block reads what another one has stored, and under which condition if it does so only there.
 
     Args:
         block: the other one.
         consumer: the one that reads.
         store: what ``block`` stores.
         written: the first and the last index of every dimension of more than one.
+        guarded: whether it may be a part of the iterations that do.
     """
     marks = [block.ident, consumer.ident]
     body = consumer.body
@@ -176,24 +204,48 @@ def _places(block: Block, consumer: Block, store: BufferStore, written: dict[int
         raise Refusal(f"block {consumer.name}, which reads it, is not one store of spatial iterators from 0", marks, out,
                       code="reduction")
     own = {iv.var: iv.dom for iv in consumer.iter_vars}
-    found: list[tuple[Expr, ...]] = []
-    for load in walk_expr(body.value):
-        if not isinstance(load, BufferLoad) or load.buffer is not store.buffer or load.indices in found:
+    found: dict[tuple[Expr, ...], Expr | None] = {}
+    for load, condition in _reads(body.value, store.buffer, None):
+        if found.get(load.indices, condition) != condition:
+            raise Refusal(f"block {consumer.name} reads {store.buffer.name} at one place under several conditions", marks,
+                          code="domain")
+        if load.indices in found:
             continue
+        analyzer = Analyzer(own)
+        if condition is not None:
+            analyzer.assume(condition)
+        where = None
         if has_loads(*load.indices):
             raise Refusal(f"block {consumer.name} reads {store.buffer.name} at an index that is data", marks, code="index")
         for d, index in enumerate(load.indices):
             reached = bounds(index, own) if free_vars(index).keys() <= own.keys() else None
             only = int_value(store.indices[d]) or 0
             first, last = written.get(d, (only, only))
-            if reached is None or not (first <= reached[0] and reached[1] <= last):
+            if reached is not None and first <= reached[0] and reached[1] <= last:
+                continue
+            low, high = analyzer.int_bounds(index) if guarded and condition is not None else (None, None)
+            where = condition
+            if low is None or high is None or not (first <= low and high <= last):
                 raise Refusal(f"block {consumer.name} reads {store.buffer.name} at {expr_text(index)}, which may be outside of "
                               f"what block {block.name} writes", marks, code="domain")
-        found.append(load.indices)
+        found[load.indices] = where
     if len(found) > MOST_PLACES:
         raise Refusal(f"block {consumer.name} reads {store.buffer.name} at {len(found)} places; {MOST_PLACES} are the most that "
                       "get copies", marks, code="range")
     return found
+
+
+def _reads(value: Expr, buffer: Buffer, condition: Expr | None) -> Iterator[tuple[BufferLoad, Expr | None]]:
+    """The loads of a tensor in a value, each with the choices by iterators that it stands in; None in none."""
+    choice = choice_of(value)
+    if choice is not None and not has_loads(choice[0]):
+        for at, side in ((choice[0], choice[1]), (negated(choice[0]), choice[2])):
+            yield from _reads(side, buffer, at if condition is None else all_of([condition, at]))
+        return
+    if isinstance(value, BufferLoad) and value.buffer is buffer:
+        yield value, condition
+    for child in expr_children(value):
+        yield from _reads(child, buffer, condition)
 
 
 class _Loads(Mutator):
