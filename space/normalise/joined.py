@@ -222,7 +222,8 @@ def cut(sch: Schedule, name: str, dim: int, points: Sequence[int]) -> list[str]:
     """
     buffer = _buffer(sch, name)
     for reader in [b.name for b in readers_of(sch.func, buffer)]:
-        _cut_reader(sch, reader, buffer, dim, points)
+        if any(b.name == reader for b in device_blocks(sch.func)):  # else it was cut with what another reader makes of this
+            _cut_reader(sch, reader, buffer, dim, points)
     writers = [b.name for b in device_blocks(sch.func) if store_of(b).buffer is buffer]
     size = int_value(buffer.shape[dim]) or 0
     made = sch.partition_buffer(sch.get_sblock(writers[0]), dim, [b - a for a, b in pairwise([0, *points, size])])

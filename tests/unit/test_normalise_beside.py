@@ -193,3 +193,10 @@ def test_what_is_made_has_an_element_for_each_of_its_places() -> None:
     assert shapes["es_0"] == shapes["fs_0"] == [ROWS + 4, WIDE] and not {"e", "f", "es", "fs"} & set(shapes)
     inputs = random_inputs(func, 3)
     assert all(map(np.array_equal, run(sch.func, *inputs), run(func, *inputs)))
+
+
+@pytest.mark.parametrize("target", [DE10, "vta-de10-portable"])
+def test_what_two_blocks_read_of_it_one_behind_the_other_is_cut_once(target: str) -> None:
+    """A layer of tokens and what they are added to: to cut what the layer makes is to cut the block that adds."""
+    assert normalise(dense(), get_target(target), Wanted(loaded=True))[1]
+    computes(dense(), target, 2)
