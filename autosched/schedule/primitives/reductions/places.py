@@ -32,7 +32,7 @@ class Places(ScheduleBase):
     """Making what is read, place by place."""
 
     @primitive
-    def recompute_at_reads(self, block: BlockRV | str, guarded: bool = False) -> list[BlockRV]:
+    def recompute_at_reads(self, block: BlockRV | str, guarded: bool | None = None) -> list[BlockRV]:
         """Gives every place that the only consumer of a block reads a copy of the block that makes just that.
 
         Every copy has an element for each iteration of the consumer, which then reads all of them at its own iterators.
