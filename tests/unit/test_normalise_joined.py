@@ -16,7 +16,7 @@ from autosched.ir.interp import random_inputs, run
 from autosched.ir.stmt import PrimFunc
 from autosched.schedule import Schedule
 from autosched.target import get_target
-from space import Space
+from space import Space, sketch
 from space.normalise import DIFFERENCES, KEPT, MOVED, SLID, Wanted, moves, normal_forms
 
 DE10, PORTABLE = "vta-de10", "vta-de10-portable"
@@ -213,11 +213,18 @@ def test_a_window_of_one_element_is_a_stage(step: int) -> None:
     lambda x: te.compute((20, 2, 2), lambda k, y, z: te.if_then_else(k < 7, x[k, 1 - y, z], te.const(0, "int8")), name="some"),
 ])
 def test_what_moves_along_an_element_is_no_load(of: Callable[[te.Tensor], te.Tensor]) -> None:
-    """The twin: a load brings whole elements, and no form has another one that only lowering would refuse."""
+    """The twin: a load brings whole elements, and no form has another one that only lowering would refuse.
+
+    It is made there, with zeros for what the product in front of it sums over.
+    """
     p = Program()
     made = of(p.layer(p.tensor(9, 2, 2), 20))
-    with pytest.raises(SpaceError, match="at another place than it writes"):
-        Space(p.func(relu(made), p.layer(made, 6)), DE10)
+    func = p.func(relu(made), p.layer(made, 6))
+    with pytest.raises(SpaceError, match="at another place than it writes"), pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sketch, "LAST", tuple(base for base in sketch.LAST if not base.beside))
+        Space(func, DE10)
+    for target in (DE10, PORTABLE):
+        computes(func, target, 2, Wanted(beside=True))
 
 
 def test_what_becomes_pixels_is_read_by_a_stage_and_a_product() -> None:
