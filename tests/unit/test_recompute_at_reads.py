@@ -114,6 +114,17 @@ def test_a_place_may_be_read_under_a_condition(value: str, guarded: bool, verify
     verify_trace_roundtrip(sch, func)
 
 
+@pytest.mark.parametrize("guarded", [None, True])
+@pytest.mark.parametrize("value", [
+    "B[vi, vj] + T.if_then_else(vi < 2, B[vi, vj], 1)", "T.if_then_else(vi < 2, B[vi, vj], 1) - B[vi, vj]",
+    "T.if_then_else(vi < 2, B[vi, vj], 1) * T.if_then_else(vj < 1, B[vi, vj], 2)",
+])
+def test_what_may_be_read_anywhere_may_be_so_under_any_conditions(value: str, guarded: bool | None) -> None:
+    func = program(value)
+    sch = Schedule(func)
+    assert len(sch.recompute_at_reads("B", guarded)) == 1 and equal(func, sch.func)
+
+
 @pytest.mark.parametrize(("value", "reason", "code"), [
     ("T.if_then_else(vi >= 0, B[vi - 1, vj], 0)", "which may be outside", "domain"),
     ("T.if_then_else(vi > 0, B[vi - 2, vj], 0)", "which may be outside", "domain"),

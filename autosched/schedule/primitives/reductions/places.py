@@ -206,11 +206,6 @@ def _places(
     own = {iv.var: iv.dom for iv in consumer.iter_vars}
     found: dict[tuple[Expr, ...], Expr | None] = {}
     for load, condition in _reads(body.value, store.buffer, None):
-        if found.get(load.indices, condition) != condition:
-            raise Refusal(f"block {consumer.name} reads {store.buffer.name} at one place under several conditions", marks,
-                          code="domain")
-        if load.indices in found:
-            continue
         analyzer = Analyzer(own)
         if condition is not None:
             analyzer.assume(condition)
@@ -228,7 +223,9 @@ def _places(
             if low is None or high is None or not (first <= low and high <= last):
                 raise Refusal(f"block {consumer.name} reads {store.buffer.name} at {expr_text(index)}, which may be outside of "
                               f"what block {block.name} writes", marks, code="domain")
-        found[load.indices] = where
+        if found.setdefault(load.indices, where) != where:
+            raise Refusal(f"block {consumer.name} reads {store.buffer.name} at one place under several conditions", marks,
+                          code="domain")
     if len(found) > MOST_PLACES:
         raise Refusal(f"block {consumer.name} reads {store.buffer.name} at {len(found)} places; {MOST_PLACES} are the most that "
                       "get copies", marks, code="range")
