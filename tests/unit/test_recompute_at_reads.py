@@ -102,6 +102,7 @@ def test_what_has_no_copies(value: str, changes: dict[str, str], reason: str, co
     ("T.if_then_else(vi < 1, B[vi, vj], B[vi + 2, vj])", False),
     ("T.if_then_else(vi >= 1 and vj < 2, B[vi - 1, vj + 7], W[vi, vj])", True),
     ("T.if_then_else(vi < 2, W[vi, vj], T.if_then_else(vi < 3, 7, B[vi - 3, vj]))", True),
+    ("T.if_then_else(vi == 0, 5, B[vi - 1, vj])", True), ("T.if_then_else(vj == 2, 5, B[vi, vj + 7])", True),
 ])
 def test_a_place_may_be_read_under_a_condition(value: str, guarded: bool, verify_trace_roundtrip: Verify) -> None:
     func = program(value)
@@ -128,6 +129,8 @@ def test_what_may_be_read_anywhere_may_be_so_under_any_conditions(value: str, gu
 @pytest.mark.parametrize(("value", "reason", "code"), [
     ("T.if_then_else(vi >= 0, B[vi - 1, vj], 0)", "which may be outside", "domain"),
     ("T.if_then_else(vi > 0, B[vi - 2, vj], 0)", "which may be outside", "domain"),
+    ("T.if_then_else(vi == 1, 5, B[vi - 1, vj])", "which may be outside", "domain"),
+    ("T.if_then_else(vj == 2, 5, B[vi, vj + 8])", "which may be outside", "domain"),
     ("T.if_then_else(A[vi, vj] > 0, B[vi - 1, vj], 0)", "which may be outside", "domain"),
     ("T.if_then_else(vi > 0, B[vi - 1, vj], 0) + T.if_then_else(vi > 1, B[vi - 1, vj], 0)", "under several conditions", "domain"),
 ])

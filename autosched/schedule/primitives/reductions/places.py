@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 
-from autosched.ir.expr import BufferLoad, Expr, Var, all_of, binary, const, if_then_else, int_value
+from autosched.ir.expr import BinOp, BufferLoad, Expr, Var, all_of, binary, const, if_then_else, int_value
 from autosched.ir.functor import Mutator, expr_children, free_vars, substitute
+from autosched.ir.linear import conjuncts
 from autosched.ir.patterns import choice_of, has_loads, update_of
 from autosched.ir.print_expr import expr_text
 from autosched.ir.region import with_access
 from autosched.ir.simplify import Analyzer
-from autosched.ir.stmt import TRUE, Block, BlockRealize, Buffer, BufferStore, Ident, IterVar, Stmt, seq
+from autosched.ir.stmt import TRUE, Block, BlockRealize, Buffer, BufferStore, Ident, IterVar, Range, Stmt, seq
 from autosched.ir.value_bounds import Interval
 from autosched.schedule.analysis.dependence import is_output, not_complete_or_reduction, require_pipeline, scope_of
 from autosched.schedule.analysis.ways import for_complete
@@ -155,7 +156,6 @@ def _copy(
     """
     store = block.body
     assert isinstance(store, BufferStore)
-    value, first = store.value, block.init.value if isinstance(block.init, BufferStore) else None
     fresh: dict[Var, Expr] = {iv.var: Var(iv.var.name, iv.var.dtype) for iv in (*consumer.iter_vars, *block.iter_vars)}
     own: dict[Var, Expr] = {iv.var: fresh[iv.var] if iv.kind == "reduce" else iv.dom.min for iv in block.iter_vars}
     own |= {v: substitute(index, fresh) for v, index in places.items()}
@@ -163,7 +163,8 @@ def _copy(
     iters = [IterVar(v, iv.dom, iv.kind) for iv in (*consumer.iter_vars, *sums) if isinstance(v := fresh[iv.var], Var)]
     place = tuple([fresh[iv.var] for iv in consumer.iter_vars])
     running = _Loads(store.buffer, lambda _: BufferLoad(made, place, made.dtype))
-    value, first = substitute(value, own), None if first is None else substitute(first, own)
+    value = substitute(store.value, own)
+    first = substitute(block.init.value, own) if isinstance(block.init, BufferStore) else None
     if condition is not None:
         where = substitute(condition, fresh)
         update = update_of(replace(store, value=value, indices=tuple([substitute(i, own) for i in store.indices])))
@@ -208,7 +209,7 @@ def _places(
     for load, condition in _reads(body.value, store.buffer, None):
         analyzer = Analyzer(own)
         if condition is not None:
-            analyzer.assume(condition)
+            analyzer.assume(_ordered(condition, own))
         where = None
         if has_loads(*load.indices):
             raise Refusal(f"block {consumer.name} reads {store.buffer.name} at an index that is data", marks, code="index")
@@ -230,6 +231,19 @@ def _places(
         raise Refusal(f"block {consumer.name} reads {store.buffer.name} at {len(found)} places; {MOST_PLACES} are the most that "
                       "get copies", marks, code="range")
     return found
+
+
+def _ordered(condition: Expr, own: Mapping[Var, Range]) -> Expr:
+    """A condition in which whatever is not the first or the last value of an iterator is behind it, or in front."""
+    parts = []
+    for part in conjuncts(condition):
+        dom = own.get(part.a) if isinstance(part, BinOp) and part.op == "!=" and isinstance(part.a, Var) else None
+        if isinstance(part, BinOp) and dom is not None:
+            first, extent, value = int_value(dom.min), int_value(dom.extent), int_value(part.b)
+            if first is not None and extent is not None and value in (first, first + extent - 1):
+                part = binary(">" if value == first else "<", part.a, part.b)
+        parts.append(part)
+    return all_of(parts)
 
 
 def _reads(value: Expr, buffer: Buffer, condition: Expr | None) -> Iterator[tuple[BufferLoad, Expr | None]]:
