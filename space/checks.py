@@ -58,6 +58,12 @@ def check_site(
     if any(c is not None and has_loads(c[0]) for c in map(choice_of, walk_expr(store.value))):
         raise SpaceError(f"block {name!r} chooses by data; the ALU has no choice but minimum and maximum: write it with T.min "
                          "and T.max", "choice")
+    chosen = [x for e in walk_expr(store.value) if (c := choice_of(e)) is not None for side in c[1:] for x in loads_in(side)]
+    made = [x.buffer for x in chosen if x.dtype == "int32" and x.buffer in by_output]
+    wide = next((b.name for b in made if b is not store.buffer), None)
+    if site.block.init is None and wide is not None:
+        raise SpaceError(f"block {name!r} chooses by place what is in the accumulator, {wide}; the ALU has no choice but minimum "
+                         "and maximum: narrow it where it is chosen, or let each side be a result of its own", "choice")
     if site.block.init is not None:
         if name not in matches and term_of(site) is None:
             raise SpaceError(f"block {name!r} is a reduction that neither the GEMM nor the ALU computes: {store.buffer.name} "

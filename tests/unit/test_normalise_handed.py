@@ -97,7 +97,7 @@ def test_what_a_stage_reads_is_for_the_accelerator() -> None:
     q, given = filtered("int32")
     made = padded(q)
     more = te.compute(made.shape, lambda *i: te.max(made(*i), 3), name="more")
-    with pytest.raises(SpaceError, match="padded' reads s at another place than it writes"):
+    with pytest.raises(SpaceError, match="'padded' chooses by place what is in the accumulator, s;"):
         Space(program(given, made, more), "vta-de10")
     target = get_target("vta-de10")
     assert [len(sch.trace.insts) for _, sch in normal_forms(program(given, made, more), target, Wanted(handed=True))] == [0]
