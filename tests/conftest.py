@@ -56,7 +56,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 def _but_one(items: list[pytest.Item]) -> list[pytest.Item]:
     """Of each case that several machines run all but one, which is another one for the next case."""
     cases: dict[str, list[pytest.Item]] = {}
-    for item in items:
+    for item in (item for item in items if item.get_closest_marker("slow") is None):
         given = dict(item.callspec.params) if isinstance(item, pytest.Function) and hasattr(item, "callspec") else {}
         if "target" in given:
             target = given.pop("target")
