@@ -55,10 +55,11 @@ def check_site(
         if data:
             raise SpaceError(f"block {name!r} reads {load.buffer.name} at {expr_text(data[0])}, an index that is data; the "
                              "machine needs addresses that are known before it runs", "index")
-    if any(c is not None and has_loads(c[0]) for c in map(choice_of, walk_expr(store.value))):
+    choices = [c for e in walk_expr(store.value) if (c := choice_of(e)) is not None]
+    if any(has_loads(cond) for cond, _, _ in choices):
         raise SpaceError(f"block {name!r} chooses by data; the ALU has no choice but minimum and maximum: write it with T.min "
                          "and T.max", "choice")
-    chosen = [x for e in walk_expr(store.value) if (c := choice_of(e)) is not None for side in c[1:] for x in loads_in(side)]
+    chosen = [x for _, yes, no in choices for side in (yes, no) for x in loads_in(side)]
     made = [x.buffer for x in chosen if x.dtype == "int32" and x.buffer in by_output]
     wide = next((b.name for b in made if b is not store.buffer), None)
     if site.block.init is None and wide is not None:

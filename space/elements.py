@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from math import prod
 from typing import Any, TypeVar
@@ -18,7 +19,7 @@ from autosched.ir.simplify import linear_form
 from autosched.ir.stmt import Block, BlockRealize, Buffer, BufferStore, For, PrimFunc, Range
 from autosched.schedule.kit.nests import runs_whole
 from autosched.target import Target
-from space.normalise import conditions, initial, loops
+from space.normalise import conditions, initial
 from space.normalise.blocks import elements_of
 
 Ints = npt.NDArray[np.int64]
@@ -79,11 +80,8 @@ def in_blocks(func: PrimFunc, target: Target) -> PrimFunc:
         target: the machine.
     """
     sch = conditions.single(func)
-    for rule in (loops.apart, initial.apply, loops.apply, initial.overwritten):
-        try:
-            rule(sch, target)
-        except (ScheduleError, AssertionError):
-            break  # blocks that are none of these count for nothing
+    with suppress(ScheduleError, AssertionError):  # blocks that are none of these count for nothing
+        initial.plainly(sch, target)
     return sch.func
 
 

@@ -6,7 +6,8 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from space.members import Mask, Members
+from space.members import Members
+from space.plan import Mask
 from space.rule import Points, product
 from space.rules.tiling import even
 

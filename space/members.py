@@ -12,14 +12,13 @@ from autosched.errors import ProgramError, UnknownNameError
 from autosched.ir.stmt import PrimFunc
 from autosched.target import Target, get_target
 from space.distinct import distinct
-from space.plan import Plan
+from space.plan import Mask, Plan
 from space.rule import Ints, NumericRule, Points, Rule, StructuralRule
 from space.rules import NUMERIC, STRUCTURAL
 from space.sketch import Sketch, sketches
 
 PASSES = 4  # repairs until nothing changes; a row that still does is no point
 
-Mask = npt.NDArray[np.bool_]
 
 
 class Members:

@@ -10,7 +10,7 @@ import numpy.typing as npt
 from space.around import around
 from space.distinct import fresh_of, keys
 from space.listing import Listed
-from space.members import Mask
+from space.plan import Mask
 from space.rule import Points
 
 CROSSED = 0.5  # share of children with decisions of two parents

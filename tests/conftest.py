@@ -57,9 +57,8 @@ def _but_one(items: list[pytest.Item]) -> list[pytest.Item]:
     """Of each case that several machines run all but one, which is another one for the next case."""
     cases: dict[str, list[pytest.Item]] = {}
     for item in (item for item in items if item.get_closest_marker("slow") is None):
-        given = dict(item.callspec.params) if isinstance(item, pytest.Function) and hasattr(item, "callspec") else {}
-        if "target" in given:
-            target = given.pop("target")
+        target = item.callspec.params.get("target") if isinstance(item, pytest.Function) and hasattr(item, "callspec") else None
+        if target is not None:
             cases.setdefault(item.name.replace(str(target), ""), []).append(item)
     return [item for n, own in enumerate(cases.values()) for k, item in enumerate(own) if k != n % len(own)]
 

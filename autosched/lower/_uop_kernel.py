@@ -5,13 +5,12 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
+from autosched.lower._border_kernel import MIX
 from sim._kernels import lean, refresh
 
 refresh(__file__)
 
 I64 = npt.NDArray[np.int64]
-
-MIX = 0x9E3779B97F4A7C1  # odd, and below 2^63
 
 
 @lean

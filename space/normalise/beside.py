@@ -16,7 +16,7 @@ from autosched.ir.patterns import choice_of, has_loads
 from autosched.ir.stmt import Block, Buffer
 from autosched.schedule import Schedule
 from autosched.target import Target
-from space.normalise import copies, initial, loops
+from space.normalise import copies, initial
 from space.normalise.blocks import device_block, device_blocks, extents, loads_of, product_of, readers_of, store_of, writer_of
 
 MOST = 16  # stages between what is moved and the sum that it is made of
@@ -33,8 +33,7 @@ def apart(begun: Schedule, target: Target) -> Schedule | None:
         return None
     sch = begun.copy()
     with suppress(ScheduleError):  # a block in loops that are not its own is none yet of which there are copies
-        for rule in (loops.apart, initial.apply, loops.apply, initial.overwritten):
-            rule(sch, target)
+        initial.plainly(sch, target)
     before = len(sch.trace.insts)
     for name in [b.name for b in device_blocks(sch.func)]:
         with suppress(ScheduleError), sch.all_or_none():  # what is in the way of a schedule, analysis says

@@ -42,8 +42,8 @@ def apart(begun: Schedule, target: Target, ranged: bool = False, shared: bool = 
     """
     sch = begun.copy()
     with suppress(ScheduleError):  # a block in loops that are not its own is none yet that can be split
-        for rule in (loops.apart, initial.apply, loops.apply, initial.overwritten, loops.arranged):
-            rule(sch, target)
+        initial.plainly(sch, target)
+        loops.arranged(sch, target)
     if shared and not any(True for b in device_blocks(sch.func) for _ in _shared(b)):
         return None
     cut = (ranged or shared) and ranges.apply(sch)

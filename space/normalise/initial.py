@@ -8,7 +8,20 @@ from autosched.errors import ScheduleError
 from autosched.ir.patterns import loads_from
 from autosched.schedule import Schedule
 from autosched.target import Target
+from space.normalise import loops
 from space.normalise.blocks import device_block, device_blocks, store_of
+
+
+def plainly(sch: Schedule, target: Target) -> None:
+    """Gives each block loops of its own, in one order, and each tensor one block that sets it: where most forms begin.
+
+    Raises:
+        ScheduleError: a block's loops are not such that it can have its own.
+    """
+    loops.apart(sch, target)
+    apply(sch, target)
+    loops.apply(sch, target)
+    overwritten(sch, target)
 
 
 def apply(sch: Schedule, target: Target) -> None:

@@ -18,7 +18,7 @@ from autosched.ir.simplify import Analyzer, linear_form
 from autosched.ir.stmt import Block, Buffer, BufferStore, PrimFunc
 from autosched.schedule import Schedule
 from autosched.target import Target
-from space.normalise import initial, loops, moves
+from space.normalise import initial, moves
 from space.normalise.blocks import (
     device_block,
     device_blocks,
@@ -68,8 +68,7 @@ def with_given(begun: Schedule, target: Target) -> Schedule | None:
         return None
     sch = begun.copy()
     with suppress(ScheduleError):  # a block in loops that are not its own is none yet that can be cut
-        for rule in (loops.apart, initial.apply, loops.apply, initial.overwritten):
-            rule(sch, target)
+        initial.plainly(sch, target)
     _apart(sch, _joint_with_given)
     moves.merged(sch)
     return sch

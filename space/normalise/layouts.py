@@ -129,9 +129,12 @@ def plans(blocks: Sequence[Block], way: Way) -> Iterator[Plan]:
         return
     # Parts of a program that have no axis in common have lanes each, whatever those of the others.
     others = [axis for part in rest for axis in _own_lanes(part, axes, config.block_out)]
-    chosen = consistent(roles, axes, blocks, config.block_out) if way.copies else iter_product(*roles)
     if way.settled:
         chosen = settled(roles, axes, {buffer for block in blocks for buffer, _ in accesses(block)}, config.block_out)
+    elif way.copies:
+        chosen = consistent(roles, axes, blocks, config.block_out)
+    else:
+        chosen = iter_product(*roles)
     for choice in islice(chosen, MOST_CHOICES):
         lanes: dict[Place, int] = dict.fromkeys(others, config.block_out)
         for role in choice:

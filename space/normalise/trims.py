@@ -18,7 +18,7 @@ from autosched.schedule import Schedule
 from autosched.schedule.kit.refusal import Refusal
 from autosched.schedule.primitives.reductions.trimming import kept_of
 from autosched.target import Target
-from space.normalise import initial, loops
+from space.normalise import initial
 from space.normalise.blocks import device_blocks, is_packed, loads_of, named, pack_blocks, store_of
 from space.sites import LANES
 
@@ -35,8 +35,7 @@ def apart(begun: Schedule, target: Target) -> Schedule | None:
     sch = begun.copy()
     with suppress(ScheduleError):
         # A sum that begins elsewhere, or in loops that are not its own, is none yet whose ends are known.
-        for rule in (loops.apart, initial.apply, loops.apply, initial.overwritten):
-            rule(sch, target)
+        initial.plainly(sch, target)
     packed = is_packed(sch.func, target)
     cut = [b.name for b in device_blocks(sch.func) if _trimmed(sch, b, packed)]
     if not cut:

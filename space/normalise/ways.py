@@ -290,10 +290,7 @@ def _in_values(sch: Schedule, target: Target, wanted: Wanted, otherwise: int) ->
     """
     if not is_packed(sch.func, target):
         copies.require_one_value(sch.func)
-    loops.apart(sch, target)
-    initial.apply(sch, target)
-    loops.apply(sch, target)
-    initial.overwritten(sch, target)
+    initial.plainly(sch, target)
     wide.apply(sch, target)
     if otherwise:
         versions.apply(sch, target)
