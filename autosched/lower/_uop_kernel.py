@@ -8,7 +8,7 @@ import numpy.typing as npt
 from autosched.lower._border_kernel import MIX
 from sim._kernels import lean, refresh
 
-refresh(__file__)
+refresh(__file__, "_border_kernel")
 
 I64 = npt.NDArray[np.int64]
 
