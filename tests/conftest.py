@@ -41,12 +41,14 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     found: dict[str, list[pytest.Item]] = {}
     for item in items:
         found.setdefault(item.path.relative_to(LONG_RUNS.parent).as_posix(), []).append(item)
-    for line in LONG_RUNS.read_text(encoding="utf-8").splitlines():
-        file, _, name = line.partition("::")
+    # What is left of a test's cases is dealt out when those that stand here by name are gone.
+    for line in sorted(LONG_RUNS.read_text(encoding="utf-8").splitlines(), key=lambda line: ONE_IN in line):
+        file, _, said = line.partition("::")
+        name, _, share = said.partition(ONE_IN)
         if line.startswith("#") or file not in found:
             continue
-        mine = _but_one(found[file]) if name == EACH_ONCE else [
-            item for item in found[file] if name in (item.name, getattr(item, "originalname", None))]
+        asked = [item for item in found[file] if name in (item.name, getattr(item, "originalname", None), EACH_ONCE)]
+        mine = _but_one(asked) if name == EACH_ONCE else _but_some(asked, int(share)) if share else asked
         for item in mine:
             item.add_marker(pytest.mark.slow)
         if whole and not mine:
@@ -56,11 +58,20 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 def _but_one(items: list[pytest.Item]) -> list[pytest.Item]:
     """Of each case that several machines run all but one, which is another one for the next case."""
     cases: dict[str, list[pytest.Item]] = {}
-    for item in (item for item in items if item.get_closest_marker("slow") is None):
+    for item in _in_every_run(items):
         target = item.callspec.params.get("target") if isinstance(item, pytest.Function) and hasattr(item, "callspec") else None
         if target is not None:
             cases.setdefault(item.name.replace(str(target), ""), []).append(item)
     return [item for n, own in enumerate(cases.values()) for k, item in enumerate(own) if k != n % len(own)]
+
+
+def _but_some(items: list[pytest.Item], share: int) -> list[pytest.Item]:
+    """Of a test's cases all but one in so many, each at another place among these than the one before."""
+    return [item for k, item in enumerate(_in_every_run(items)) if k % share != k // share % share]
+
+
+def _in_every_run(items: list[pytest.Item]) -> list[pytest.Item]:
+    return [item for item in items if item.get_closest_marker("slow") is None]
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
@@ -97,6 +108,7 @@ def pytest_sessionfinish() -> None:
 ORACLES = Path(__file__).parent / "oracles"
 LONG_RUNS = Path(__file__).parent / "long_runs.txt"
 EACH_ONCE = "each case on one machine"
+ONE_IN = ", one case in "
 DATA = Path(__file__).parent / "data"
 
 
