@@ -79,6 +79,8 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     from autosched.child import look_seldom
     from sim._kernels import COMPILING
 
+    if COMPILING.said:
+        raise pytest.UsageError("a test module runs kernels where it is imported: every process would compile them, one by one")
     # Which test is the first to need a kernel is up to the order of tests and to numba's cache: it is said to none of them.
     COMPILING.said = True
     worker = getattr(session.config, "workerinput", None)

@@ -18,23 +18,43 @@ from autosched.search.proposer import Point, Proposer
 from autosched.search.samplers import Sampler, make_sampler
 from autosched.workloads import workload
 from space import Space
+from space.rule import Ints, Points
 
-SPACE = Space(workload("resnet18.c10").func, "vta-de10")
-POINTS = SPACE.sample(np.random.default_rng(0), 60)
-DRAFTS = SPACE.draft(POINTS)
-HASTY = Proposer(SPACE, 0, hasty=True)
+COUNT = 60
+
+
+@pytest.fixture(scope="module")
+def space() -> Space:
+    return Space(workload("resnet18.c10").func, "vta-de10")
+
+
+@pytest.fixture(scope="module")
+def points(space: Space) -> Points:
+    return space.sample(np.random.default_rng(0), COUNT)
+
+
+@pytest.fixture(scope="module")
+def drafts(space: Space, points: Points) -> Ints:
+    return space.draft(points)
+
+
+@pytest.fixture(scope="module")
+def hasty(space: Space) -> Proposer:
+    return Proposer(space, 0, hasty=True)
 
 
 @settings(max_examples=25, deadline=None)
-@given(st.lists(st.lists(st.integers(0, len(POINTS) - 1), max_size=40), min_size=1, max_size=6))
-def test_features_that_were_worked_out_before_are_those_of_the_space(asks: list[list[int]]) -> None:
-    seen = Seen(SPACE)
+@given(st.lists(st.lists(st.integers(0, COUNT - 1), max_size=40), min_size=1, max_size=6))
+def test_features_that_were_worked_out_before_are_those_of_the_space(
+    space: Space, points: Points, drafts: Ints, asks: list[list[int]]
+) -> None:
+    seen = Seen(space)
     for ask in asks:
-        found = seen.of(POINTS[ask], DRAFTS[ask])
-        np.testing.assert_array_equal(found, SPACE.features(POINTS[ask], DRAFTS[ask]))
+        found = seen.of(points[ask], drafts[ask])
+        np.testing.assert_array_equal(found, space.features(points[ask], drafts[ask]))
 
 
-def test_features_are_worked_out_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_features_are_worked_out_once(space: Space, points: Points, drafts: Ints, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[int] = []
     features = Space.features
 
@@ -43,9 +63,9 @@ def test_features_are_worked_out_once(monkeypatch: pytest.MonkeyPatch) -> None:
         return features(self, points, drafts)
 
     monkeypatch.setattr(Space, "features", counted)
-    seen = Seen(SPACE)
+    seen = Seen(space)
     for part in (slice(0, 20), slice(10, 30), slice(0, 30)):
-        seen.of(POINTS[part], DRAFTS[part])
+        seen.of(points[part], drafts[part])
     assert asked == [20, 10]
 
 
@@ -60,7 +80,7 @@ print(len(report.history), [m for m in sys.modules if m.startswith("optuna")])
     assert done.stdout.strip() == "20 []"
 
 
-def test_later_batches_are_larger_and_the_first_trials_the_same_whatever_the_number(tmp_path: Path) -> None:
+def test_later_batches_are_larger_and_the_first_trials_the_same_whatever_the_number(space: Space, tmp_path: Path) -> None:
     """Half of what is known at once: a run of more trials begins as one of fewer does."""
     lists = []
     for trials in (40, 120):
@@ -68,7 +88,7 @@ def test_later_batches_are_larger_and_the_first_trials_the_same_whatever_the_num
         lists.append(report.history)
     assert len(lists[1]) == 120 and lists[1][:40] == lists[0]
     asked: list[int] = []
-    proposer = Proposer(SPACE, 0, hasty=True)
+    proposer = Proposer(space, 0, hasty=True)
     batch = Proposer.batch
 
     def counted(n: int) -> list[Point]:
@@ -99,11 +119,11 @@ def test_a_sampler_of_ours_ends_where_nothing_is_left() -> None:
 @given(st.lists(st.tuples(st.integers(0, 6), st.integers(0, 6)), max_size=40), st.integers(1, 9),
        st.sampled_from([0, 2, 4, 7, np.inf]), st.sets(st.integers(0, 39)))
 def test_points_that_may_beat_the_best_come_by_their_estimates(
-    pool: list[tuple[int, int]], n: int, best: float, known: set[int]
+    hasty: Proposer, pool: list[tuple[int, int]], n: int, best: float, known: set[int]
 ) -> None:
     """As if all bounds were known; and a bound is asked for once."""
-    proposer, asked = copy(HASTY), list[int]()
-    drafts, bounds = (np.array([row[k] for row in pool], dtype=np.int64) for k in (0, 1))
+    proposer, asked = copy(hasty), list[int]()
+    estimates, bounds = (np.array([row[k] for row in pool], dtype=np.int64) for k in (0, 1))
 
     class Bounded:
         def bound(self, rows: np.ndarray) -> np.ndarray:
@@ -111,9 +131,9 @@ def test_points_that_may_beat_the_best_come_by_their_estimates(
             return bounds[rows[:, 0]]
 
     proposer.space = Bounded()  # type: ignore[assignment]
-    proposer._pool, proposer._drafts = np.arange(len(pool), dtype=np.int32)[:, None], drafts.astype(np.float64)
+    proposer._pool, proposer._drafts = np.arange(len(pool), dtype=np.int32)[:, None], estimates.astype(np.float64)
     proposer._bounds = np.array([bounds[k] if k in known else -1 for k in range(len(pool))], dtype=np.int64)
-    able = [k for k in np.argsort(drafts, kind="stable").tolist() if bounds[k] < best]
+    able = [k for k in np.argsort(estimates, kind="stable").tolist() if bounds[k] < best]
     for _ in range(2):
         assert proposer._able(best, n).tolist() == able[:n]
     assert len(set(asked)) == len(asked) and not set(asked) & known and (best < np.inf or not asked)
