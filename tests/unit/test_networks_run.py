@@ -63,9 +63,9 @@ def test_a_residual_network_gives_the_bytes_of_its_integer_form(
                                   for x in fused(net.packed, candidates(net.packed)).layers if x.residual is not None}
     # What the operand makes due is not counted: the layer that makes it may spare that.
     counted = ("products", "initial", "stages", "addends")
-    work = {n: sum(Space(t.workload.func, net.target).machine.terms[k] for k in counted) for t in net.tasks for n in t.layers}
-    due = {n: Space(t.workload.func, net.target).machine.terms["joined"] for t in net.tasks for n in t.layers}
-    assert all(x.work == work[x.name] - due[x.name] for x in joined.streams[0].layers) and max(due[n] for n in names) > 0
+    terms = {n: own for t in net.tasks for own in [Space(t.workload.func, net.target).machine.terms] for n in t.layers}
+    work = {n: sum(own[k] for k in counted) - own["joined"] for n, own in terms.items()}
+    assert all(x.work == work[x.name] for x in joined.streams[0].layers) and max(terms[n]["joined"] for n in names) > 0
     apart = {x.name: x.alone for x in ready.streams[0].layers}
     assert all(x.apart == sum(apart[n] for n in x.name.split(" + ")) for x in joined.streams[0].layers)
     assert len(np.unique(want)) > 8  # not a row of clipped values
