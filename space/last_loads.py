@@ -106,12 +106,15 @@ def least_slack(rows: int, every: Ints, columns: int, row: float, column: float,
     low, missing = np.array([1, *(high[:-1] + 1)]), rows - every
     found = np.full(len(counts), np.inf)
     for b in range(1, columns + 1):
-        least = np.maximum(-(-counts[:, None] // b), low)
+        enough = -(-counts // b)
+        # Of so many results no span has too few: the others, most of them, are left out.
+        count, span = np.nonzero(enough[:, None] <= high)
+        least = np.maximum(enough[count], low[span])
         # Columns that are not needed at a step have no more complete results than read padding there.
-        spare, each = np.maximum(counts[:, None, None] - b * missing, 0), np.maximum(high[:, None] - missing, 0)
+        spare, each = np.maximum(counts[count, None] - b * missing, 0), np.maximum(high[span, None] - missing, 0)
         needed = np.where(missing > 0, np.minimum(-(-spare // np.maximum(each, 1)), b), b)
-        d, w = np.minimum(every, np.maximum(rows - least, 0)[..., None]), columns - needed
+        d, w = np.minimum(every, np.maximum(rows - least, 0)[:, None]), columns - needed
         rest, beside = d * (columns - row), w * (every - column)
         corners = np.minimum(np.minimum(0.0, rest), np.minimum(beside, rest + beside - d * w)).sum(axis=-1)
-        found = np.minimum(found, np.where(least <= high, corners, np.inf).min(axis=1))
+        np.minimum.at(found, count, corners)
     return found

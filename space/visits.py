@@ -302,8 +302,8 @@ class _Text:
             if load.buffer not in self.elements:
                 raise UnknownError
             self._count_made(load.buffer, found.places)
-            numbers = np.where(found.places == NOWHERE, NOWHERE, self.elements[load.buffer][found.places])
-            read.append((found.variables, numbers))
+            # What is nowhere stands last.
+            read.append((found.variables, np.append(self.elements[load.buffer], NOWHERE)[found.places]))
         self._require_new(leaf, read[0][0] == read[1][0] and np.array_equal(read[0][1], read[1][1]), read)
         (va, a), (vb, b) = read
         if np.any(b == NOWHERE):
