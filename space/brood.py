@@ -66,28 +66,28 @@ class Brood:
     def _of_form(self, sketch: int, children: Points, enough: Callable[[Points], Floats]) -> tuple[Points, Floats]:
         """The points that come of some rows of a sketch's columns, and of those that were left open."""
         space, met = self._space, set[bytes]()
-        again = self._fresh(sketch, self._open.pop(sketch, children[:0]), met)
-        own = np.concatenate([again, self._fresh(sketch, children, met)])
+        own = np.concatenate([self._open.pop(sketch), children]) if sketch in self._open else children
+        left = len(own) - len(children)
+        new = fresh(space.wide(sketch, own), self._known, met)
+        own, left = own[new], int(np.searchsorted(new, left))
         if not len(own):
             return np.zeros((0, space.width), np.int32), np.zeros(0)
         fixed, stays, plans = space.repaired(sketch, own)
-        settled = np.flatnonzero(stays)
-        rows = settled[fresh(space.wide(sketch, fixed[settled]), self._known, self._known)]
-        self._known |= met
-        self._open[sketch] = fixed[len(again) :][~stays[len(again) :]]
+        rows = np.flatnonzero(stays)
         points = space.wide(sketch, fixed[rows])
-        asked = space.as_fixed(points)
-        if self._barred:
-            asked &= are_new(space.same_loads(points), self._barred)
-        rows = rows[asked]
+        new = fresh(points, self._known, self._known)
+        rows, points = rows[new], points[new]
+        self._known |= met
+        self._open[sketch] = fixed[left:][~stays[left:]]
+        if space.fixed or self._barred:
+            asked = space.as_fixed(points)
+            if self._barred:
+                asked &= are_new(space.same_loads(points), self._barred)
+            rows, points = rows[asked], points[asked]
         plans = [plan.of(rows) for plan in plans]
         # A third of them does not fit, which is seen sooner than all the rest.
         fitting = np.flatnonzero(space.sketches[sketch].capacity(plans))
-        own, plans = fixed[rows[fitting]], [plan.of(fitting) for plan in plans]
-        points, inside = space.wide(sketch, own), space.sketches[sketch].legal(own, plans)
+        points, plans = points[fitting], [plan.of(fitting) for plan in plans]
+        inside = space.sketches[sketch].legal(fixed[rows[fitting]], plans)
         drafts = space.estimated(sketch, plans, np.where(inside, enough(points), NEVER))
         return points[inside], drafts[inside]
-
-    def _fresh(self, sketch: int, own: Points, met: set[bytes]) -> Points:
-        """The distinct rows that are neither known nor met before; now they are met."""
-        return own[fresh(self._space.wide(sketch, own), self._known, met)]

@@ -10,6 +10,9 @@ import numpy.typing as npt
 
 from space.rule import Ints, Points
 
+SOME = 128  # places that are looked at between two looks at how many are found
+MANY = 2  # times what is wanted of figures: of so many others it pays not to bring them into an order
+
 
 def keys(rows: npt.NDArray[Any]) -> list[bytes]:
     """Every row as bytes."""
@@ -51,11 +54,31 @@ def spread(numbers: Ints, n: int, alike: int) -> Ints:
         n: how many places at most.
         alike: how often each number may occur among them.
     """
-    order = np.argsort(numbers, kind="stable")
-    ranked = numbers[order]
-    begins = np.flatnonzero(np.append(True, ranked[1:] != ranked[:-1])) if len(ranked) else ranked
-    times = np.arange(len(ranked)) - np.repeat(begins, np.diff(np.append(begins, len(ranked))))
-    return np.sort(order[times < alike])[:n]
+    found: list[int] = []
+    times: dict[int, int] = {}
+    # Few of many are wanted as a rule, and they are soon there.
+    for since in range(0, len(numbers) if n > 0 else 0, SOME):
+        for place, number in enumerate(numbers[since : since + SOME].tolist(), since):
+            if (before := times.get(number, 0)) < alike:
+                times[number] = before + 1
+                found.append(place)
+        if len(found) >= n:
+            break
+    return np.array(found[:n], dtype=np.int64)
+
+
+def lowest_of(figures: npt.NDArray[np.float64], n: int | None = None) -> Ints:
+    """The places of the ``n`` lowest figures, or of all, ascending; among equals the first come first.
+
+    Args:
+        figures: shape (rows,).
+        n: how many.
+    """
+    if n is None or not 0 < n < len(figures) // MANY:
+        return np.argsort(figures, kind="stable")[:n]
+    # Those no higher than the last of them are in order soon.
+    some = np.flatnonzero(figures <= np.partition(figures, n - 1)[n - 1])
+    return np.asarray(some[np.argsort(figures[some], kind="stable")][:n], dtype=np.int64)
 
 
 def fresh(rows: Points, known: set[bytes], met: set[bytes]) -> Ints:

@@ -120,6 +120,20 @@ class Loads:
             dense &= self.region[..., d] >= source[d]
         return np.asarray(self.elements // np.maximum(row, 1) * -(-row * size // bus), dtype=np.int64)
 
+    def of_rows(self, parts: Sequence[bool], rows: Ints) -> Loads:
+        """Those of all operands in some of the parts, and of that in some rows.
+
+        Args:
+            parts: which of them.
+            rows: their numbers, shape (m,).
+        """
+        extents = [self.padded.swapaxes(2, 3), self.region.swapaxes(2, 3)]
+        found = [x if all(parts) else x[:, list(parts)] for x in (*extents, self.elements, self.transfers, self.footprint)]
+        padded, region, *counts = (x.take(rows, axis=-1) for x in found)
+        for own in (padded, region, *counts):
+            own.flags.writeable = False
+        return Loads(padded.swapaxes(2, 3), region.swapaxes(2, 3), *counts)
+
     def of(self, operand: int, dims: int, part: int | None) -> Loads:
         """Those of one of all operands, by its number and its dimensions, in one of the parts or in all.
 

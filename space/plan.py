@@ -71,6 +71,16 @@ class Part:
             part.take_outer(_rows(self.outer, rows))
         return part
 
+    def each(self, rows: Ints) -> list[Part]:
+        """Of a stack every part by itself, and of that some rows: what of all parts stands together is taken at once."""
+        names = ("extents", "tiles", "on", "lows", "slices", "thick", "init", "out")
+        figures = [_of_all(getattr(self, name), rows) for name in names]
+        found = [Part(*own) for own in zip(*figures)]
+        if self.divided:
+            for part, outer in zip(found, _of_all(self.outer, rows)):
+                part.take_outer(outer)
+        return found
+
     @property
     def rest(self) -> Ints:
         """Iterations of the last tile along every axis, shape (n, axes)."""
@@ -127,7 +137,9 @@ class Plan:
 
     def of(self, rows: Ints) -> Plan:
         """That of some rows, shape (m,), as if there were no others; complete."""
-        parts, others = [part.of(rows) for part in self.parts], {name: _rows(own, rows) for name, own in self.others.items()}
+        others = {name: _rows(own, rows) for name, own in self.others.items()}
+        stack = None if self.memo is None else self._stack
+        parts = [part.of(rows) for part in self.parts] if stack is None else stack.each(rows)
         there = [n == self.main or bool(part.on.any()) for n, part in enumerate(parts)]
         operands = [[_rows(own, rows) for own in each] for each in (self.attach, self.banks, self.keep)]
         plan = Plan(
@@ -136,6 +148,9 @@ class Plan:
             sum(there[: self.main]), others,
         )
         plan.complete()
+        if self.memo is not None and plan.memo is not None and "loads" in self.memo:
+            # Worked out of every row by itself.
+            plan.memo["loads"] = self.memo["loads"].of_rows(there, rows)
         return plan
 
     @property
@@ -172,6 +187,11 @@ class Plan:
 def _rows(figures: npt.NDArray[Any], rows: Ints) -> npt.NDArray[Any]:
     """Figures of some rows; those of a column stay side by side."""
     return figures.take(rows) if figures.ndim == 1 else figures.T.take(rows, axis=1).T
+
+
+def _of_all(figures: npt.NDArray[Any], rows: Ints) -> npt.NDArray[Any]:
+    """Those of all parts, likewise."""
+    return figures.take(rows, axis=1) if figures.ndim < 3 else figures.swapaxes(1, 2).take(rows, axis=2).swapaxes(1, 2)
 
 
 def columns(rows: npt.NDArray[Any]) -> npt.NDArray[Any]:

@@ -122,7 +122,7 @@ class NumericRule:
         for k, column in enumerate(columns):
             rows = np.flatnonzero(which == k)
             at = model.index[column.name]
-            points[rows, at] = rng.choice(model.values[at], size=len(rows))
+            points[rows, at] = evenly(model.values[at], rng, len(rows))
 
     def explain(self, model: Model, point: npt.NDArray[np.int32], plan: Plan) -> str:
         """The decision of one point (a plan of one row) in a few words; empty where there is nothing to say."""
@@ -145,6 +145,11 @@ class NumericRule:
 
     def after(self, build: Build) -> None:
         """Emits primitives at the end of ``build.piece``: annotations."""
+
+
+def evenly(values: npt.NDArray[np.int32], rng: np.random.Generator, n: int) -> npt.NDArray[np.int32]:
+    """Some values, each of them drawn evenly, shape (n,): those of ``rng.choice``, which asks for longer than it draws."""
+    return values[rng.integers(len(values), size=n)]
 
 
 Rule = StructuralRule | NumericRule

@@ -11,7 +11,7 @@ from space.around import around
 from space.distinct import fresh_of, keys
 from space.listing import Listed
 from space.plan import Mask
-from space.rule import Points
+from space.rule import Points, evenly
 
 CROSSED = 0.5  # share of children with decisions of two parents
 VARIED = (1.0, 0.5, 0.25)  # chances that a first, a second, a third rule decides anew
@@ -42,7 +42,7 @@ class Sampled(Listed):
 
     def _drawn(self, sketch: int, rng: np.random.Generator, n: int) -> Points:
         """Rows of a sketch's own columns, each drawn evenly from its choices."""
-        return np.stack([rng.choice(np.array(c.choices), size=n) for c in self.sketches[sketch].columns], axis=1).astype(np.int32)
+        return np.stack([evenly(values, rng, n) for model in self.sketches[sketch].models for values in model.values], axis=1)
 
     def sample(self, rng: np.random.Generator, n: int) -> Points:
         """``n`` distinct points (fewer where the space is smaller), drawn at random and repaired.
@@ -162,7 +162,11 @@ class Sampled(Listed):
         deciding = self.sketches[sketch].deciding
         if not deciding:
             return
-        which = rng.choice(len(deciding), size=(len(own), len(VARIED)), p=self.sketches[sketch].weights)
+        # As ``rng.choice`` has it, which looks for the place of each number by itself: there are few to count.
+        drawn = rng.random((len(own), len(VARIED)))
+        which = np.zeros(drawn.shape, dtype=np.int64)
+        for share in self.sketches[sketch].shares:
+            which += share <= drawn
         which[rng.random(which.shape) >= VARIED] = -1
         decides = np.zeros((len(deciding) + 1, len(own)), dtype=np.bool_)  # the last: no rule
         decides[which.T, np.arange(len(own))] = True

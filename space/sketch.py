@@ -150,6 +150,12 @@ class Sketch:
         return np.array(choices) / max(sum(choices), 1)
 
     @cached_property
+    def shares(self) -> tuple[float, ...]:
+        """Of numbers drawn between 0 and 1, those from which on each of the rules behind the first is asked."""
+        sums = self.weights.cumsum()
+        return tuple((sums / sums[-1]).tolist()[:-1]) if len(sums) else ()
+
+    @cached_property
     def loads(self) -> tuple[int, ...]:
         """The columns that say inside of how many loops it is loaded what products read."""
         return tuple(

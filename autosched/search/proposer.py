@@ -15,7 +15,7 @@ from autosched.search.cost_model import CostModel, Floats
 from autosched.search.features import Features, Seen
 from space import Space
 from space.brood import Brood
-from space.distinct import Numbers, are_new, keys, spread
+from space.distinct import Numbers, are_new, keys, lowest_of, spread
 from space.fitting import fitted
 from space.rule import Ints
 
@@ -276,7 +276,7 @@ class Proposer:
 
     def _ranked(self, n: int | None = None) -> Points:
         """The points of the pool, or ``n`` of them, the lowest drafts first."""
-        return self._pool[np.argsort(self._drafts, kind="stable")[:n]]
+        return self._pool[lowest_of(self._drafts, n)]
 
     def _apart(self, points: Points, barred: Set[bytes]) -> Points:
         """Those of some points that load as nothing barred does, in order."""
@@ -334,7 +334,7 @@ class Proposer:
 
     def _refine(self) -> None:
         """Breeds from what was measured best and what the model thinks best."""
-        lowest = np.argsort(self._drafts, kind="stable")[:SHORTLIST]
+        lowest = lowest_of(self._drafts, SHORTLIST)
         order = np.argsort(self._score(self._pool[lowest], self._drafts[lowest]), kind="stable")[: POPULATION // 4]
         population = np.concatenate([self._pool[lowest[order]], self._incumbents(8)])
         centres = np.concatenate([self._pool[lowest[order[:CENTRES]]], self._incumbents(CENTRES)])

@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from space.model import Model
 from space.plan import Mask, Part, Plan, along, columns
-from space.rule import Column, Ints, NumericRule, Points
+from space.rule import Column, Ints, NumericRule, Points, evenly
 from space.rules.tiling import are_tiles, divides, make_room, some_axes, tiled_axes
 
 NAMES = ("head", "cut", "cut_again")
@@ -219,7 +219,7 @@ def _apart(model: Model, points: Points, rows: Ints, rng: np.random.Generator) -
     two = rng.random((len(rows), len(ways))).argsort(axis=1)[:, :2]
     for n, column in enumerate(ways):
         own = rows[(two == n).any(axis=1)]
-        points[own, column] = rng.choice(model.values[column], size=len(own))
+        points[own, column] = evenly(model.values[column], rng, len(own))
 
 
 def _smaller(last: Part, before: Part) -> Mask:

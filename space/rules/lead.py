@@ -13,7 +13,7 @@ from space.model import Model
 from space.plan import Mask, Plan, along
 from space.rule import Column, NumericRule, Points
 from space.rules.cuts import decoded, table, value_of
-from space.rules.tiling import divisors, like_others, some_axes, tiled_axes
+from space.rules.tiling import divisors, like_others, like_others_along, some_axes, tiled_axes
 
 TILES = 3  # that a first part has at most along the axis that it is cut from, where it gets tiles of its own
 
@@ -54,7 +54,7 @@ class Lead(NumericRule):
             return
         axis, size = decoded(model, points, "head_tile")
         first = plan.parts[0]
-        finer = (size < along(like_others(model, plan, first), axis)) | _alike(model, points, plan)
+        finer = (size < like_others_along(model, plan, first, axis)) | _alike(model, points, plan)
         own[~(first.on & (axis >= 0) & finer) | (along(first.extents, axis) % np.maximum(size, 1) > 0)] = 0
 
     def settle(self, model: Model, points: Points, plan: Plan) -> None:
@@ -101,5 +101,5 @@ class Lead(NumericRule):
 def _alike(model: Model, points: Points, plan: Plan) -> Mask:
     """Whether the first part is of several tiles such as the others', which is said by that along the axis it was cut from."""
     (axis, size), (cut, _), first = decoded(model, points, "head_tile"), decoded(model, points, "head"), plan.parts[0]
-    same = (axis == cut) & (size == along(like_others(model, plan, first), axis)) & (size < along(first.extents, axis))
+    same = (axis == cut) & (size == like_others_along(model, plan, first, axis)) & (size < along(first.extents, axis))
     return np.asarray(first.on & (axis >= 0) & same, dtype=np.bool_)

@@ -7,7 +7,7 @@ import numpy.typing as npt
 
 from space.model import Model
 from space.plan import Plan
-from space.rule import Column, NumericRule, Points
+from space.rule import Column, NumericRule, Points, evenly
 from space.rules.tiling import divisors
 
 
@@ -67,9 +67,8 @@ class Ramp(NumericRule):
         which = rng.integers(len(mine), size=len(points))
         for k, (a, column) in enumerate(mine):
             rows = np.flatnonzero(which == k)
-            choices = np.array(model.columns[column].choices)
             tile = model.index.get(f"tile_{model.nest.axes[a].name}")
-            drawn = rng.choice(choices, size=len(rows))
+            drawn = evenly(model.values[column], rng, len(rows))
             if tile is None:
                 points[rows, column] = drawn
                 continue

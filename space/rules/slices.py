@@ -7,7 +7,7 @@ import numpy.typing as npt
 
 from space.model import Model
 from space.plan import Mask, Part, Plan, columns, times
-from space.rule import Column, Ints, NumericRule, Points
+from space.rule import Column, Ints, NumericRule, Points, evenly
 from space.rules.cuts import table, value_of
 from space.rules.tiling import some_axes, tiled_axes
 
@@ -72,8 +72,8 @@ class Slices(NumericRule):
         # A last part that is there already is cut once more.
         column = np.where(cut >= 0, at["cut_again"], at["cut"])
         points[rows, column] = value_of(model, axis, np.where(cut == axis, np.minimum(tile, size), tile))
-        points[rows, at["tail_last"]] = rng.choice(model.values[at["tail_last"]][1:], size=len(rows))
-        points[rows, at["tail_last_size"]] = rng.choice(model.values[at["tail_last_size"]], size=len(rows))
+        points[rows, at["tail_last"]] = evenly(model.values[at["tail_last"]][1:], rng, len(rows))
+        points[rows, at["tail_last_size"]] = evenly(model.values[at["tail_last_size"]], rng, len(rows))
 
     def features(self, model: Model, points: Points, plan: Plan) -> list[npt.NDArray[np.float64]]:
         """The axis, and log numbers of slices, tiles and elements of a tile; log elements of a slice of the last part."""

@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from space.model import Model
 from space.plan import Mask, Part, Plan
-from space.rule import Column, Ints, NumericRule, Points
+from space.rule import Column, Ints, NumericRule, Points, evenly
 
 EVERY = 64  # tiles up to this may divide what a cut leaves; longer ones are divisors of the whole axis only
 TABLES = 256  # extents up to this have all their nearest divisors in one table
@@ -78,6 +78,15 @@ def like_others(model: Model, plan: Plan, part: Part) -> Ints:
     tiles = np.minimum(plan.body.tiles, part.extents)
     even_ = _even(model, plan, part, np.maximum(tiles, 1), len(model.extents))
     return np.asarray(np.where(even_, tiles, part.tiles), dtype=np.int64)
+
+
+def like_others_along(model: Model, plan: Plan, part: Part, axis: Ints) -> Ints:
+    """``like_others`` of each row along an axis of its own, shape (n,); 1 where that is negative."""
+    every, at = np.arange(len(plan)), np.maximum(axis, 0)
+    extents, others, own = part.extents[every, at], plan.body.extents[every, at], part.tiles[every, at]
+    tiles, whole = np.minimum(plan.body.tiles[every, at], extents), model.extents[at]
+    even_ = (extents % np.maximum(tiles, 1) == 0) | ((extents == whole) & (others == whole) & model.uneven[at])
+    return np.asarray(np.where(axis < 0, 1, np.where(even_, tiles, own)), dtype=np.int64)
 
 
 def _even(model: Model, plan: Plan, part: Part, tiles: Ints, axes: int) -> Mask:
@@ -219,9 +228,10 @@ class Tiling(NumericRule):
             rows = np.flatnonzero(which == k)
             column = model.columns[model.index[f"tile_{model.nest.axes[a].name}"]]
             own = model.nest.axes[a]
-            drawn = rng.choice(np.array(_sizes(own.extent, own.extent, bool(model.uneven[a]) and not own.reduce)), size=len(rows))
+            sizes = np.array(_sizes(own.extent, own.extent, bool(model.uneven[a]) and not own.reduce), dtype=np.int32)
+            drawn = evenly(sizes, rng, len(rows))
             odd = rng.random(len(rows)) < 0.3
-            drawn[odd] = rng.choice(np.array(column.choices), size=int(odd.sum()))
+            drawn[odd] = evenly(model.values[model.index[column.name]], rng, int(odd.sum()))
             points[rows, model.index[column.name]] = drawn
         make_room(model, before, points, rng)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
+from dataclasses import fields, replace
 from functools import cache
 from typing import Any
 
@@ -12,6 +12,7 @@ import pytest
 from autosched.workloads import workload
 from space import Space
 from space.brood import Brood
+from space.figures import Loads
 from space.plan import Part, Plan
 from space.rule import Points
 from space.sketch import Sketch
@@ -70,6 +71,27 @@ def test_what_rules_said_while_they_repaired_is_what_rows_mean(name: str) -> Non
         single = plan.of(some[:1])
         same(single, model.plan(mine[:1]))
         assert single.parts[single.main].on.all()
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_what_is_known_of_a_plan_is_known_of_some_of_its_rows(name: str) -> None:
+    space = space_of(name)
+    rows = rows_of(space, 3, 200)
+    sketch = int(rows[0, 0])
+    own = np.ascontiguousarray(rows[:, space.places(sketch)])
+    fixed, *_ = space.repaired(sketch, own)
+    for model, mine in space.sketches[sketch].split(fixed):
+        plan = model.plan(mine)
+        assert plan.memo == {} and model.capacity(plan).any() and "loads" in plan.memo
+        alone = np.flatnonzero(sum(part.on for part in plan.parts) == 1)
+        for some in (np.arange(len(rows))[::-3], alone[:2]):
+            known, anew = plan.of(some), model.plan(mine[some])
+            assert known.memo is not None and set(known.memo) == {"loads"}
+            same(replace(known, memo=None), replace(anew, memo=None))
+            for operand in range(len(model.nest.operands)):
+                for field in fields(Loads):
+                    one, other = (model._load(p, p.stack, operand) for p in (known, anew))
+                    np.testing.assert_array_equal(getattr(one, field.name), getattr(other, field.name))
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 from autosched.search.proposer import ALIKE, GUESTS, KINDS, Proposer
 from autosched.workloads import workload
 from space import Space
-from space.distinct import Numbers, distinct, fresh_of, keys, spread
+from space.distinct import Numbers, distinct, fresh_of, keys, lowest_of, spread
+from space.rule import evenly
 from space.rules.cuts import NAMES, decoded, table, value_of, values
 from space.rules.tiling import are_tiles, make_room, tile_columns
 
@@ -222,3 +223,28 @@ def test_rows_are_told_apart_by_their_values() -> None:
 def test_the_first_of_which_few_are_alike(numbers: list[int], n: int, alike: int) -> None:
     chosen = [at for at, number in enumerate(numbers) if numbers[:at].count(number) < alike][:n]
     assert spread(np.array(numbers, dtype=np.int64), n, alike).tolist() == chosen
+
+
+@pytest.mark.parametrize("kinds, n, alike", [(9, 200, 30), (200, 64, 1), (3, 8, 3), (400, 0, 2)])
+def test_few_of_many_that_are_alike_are_soon_there(kinds: int, n: int, alike: int) -> None:
+    numbers = np.random.default_rng(kinds).integers(kinds, size=400)
+    chosen = [at for at, number in enumerate(numbers.tolist()) if numbers[:at].tolist().count(number) < alike][:n]
+    found = spread(numbers, n, alike)
+    assert found.tolist() == chosen and found.dtype == np.int64
+
+
+@given(st.lists(st.sampled_from([0.5, 1.0, 2.0, np.inf]), max_size=40), st.none() | st.integers(0, 45))
+def test_of_equal_figures_the_first_is_the_lowest(figures: list[float], n: int | None) -> None:
+    assert lowest_of(np.array(figures), n).tolist() == sorted(range(len(figures)), key=figures.__getitem__)[:n]
+
+
+def test_draws_are_those_of_numpy(space: Space) -> None:
+    """What is proposed does not depend on who draws it."""
+    ours, theirs, values = np.random.default_rng(3), np.random.default_rng(3), np.array([1, 2, 7, 56], dtype=np.int32)
+    for n in (0, 1, 50):
+        assert evenly(values, ours, n).tolist() == theirs.choice(values, size=n).tolist()
+    sketch = space.sketches[0]
+    drawn = ours.random(500)
+    asked = (drawn[:, None] >= sketch.shares).sum(axis=1)
+    assert asked.tolist() == theirs.choice(len(sketch.deciding), size=500, p=sketch.weights).tolist()
+    assert ours.random() == theirs.random()
