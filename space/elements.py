@@ -182,19 +182,17 @@ def spread(found: Access, over: Sequence[Var], site: Site) -> Ints:
 
 def distinct(numbers: Ints) -> bool:
     """Whether no element is there twice, without what is NOWHERE."""
-    there = numbers != NOWHERE
-    several = int(np.count_nonzero(there))
+    several = int(np.count_nonzero(numbers != NOWHERE))
     if not several:
         return True
-    if int(numbers.max()) - int(numbers.min()) + 1 < several:
-        return False  # which is seen before any is taken out
-    some = numbers[there]
-    span = int(some.max()) - int(some.min()) + 1
-    if span < some.size:
+    low, high = int(numbers.min()), int(numbers.max())
+    if high - low + 1 < several:
         return False  # there are not so many different ones
-    if span <= 8 * some.size:
-        return int(np.bincount(some - some.min()).max()) == 1
-    some = np.sort(some)
+    if low >= NOWHERE and high <= 8 * several:
+        met = np.zeros(high + 2, dtype=np.bool_)
+        met[numbers] = True  # the last place is that of what is NOWHERE
+        return int(np.count_nonzero(met[:-1])) == several
+    some = np.sort(numbers[numbers != NOWHERE])
     return not np.any(some[1:] == some[:-1])
 
 
@@ -270,7 +268,9 @@ def needed_blocks(func: PrimFunc, sites: Sequence[Site]) -> set[int]:
                     places = access(site, load, given).places
                 except UnknownError:
                     continue
-                mine[places[places != NOWHERE]] = True
+                met = np.zeros(len(mine) + 1, dtype=np.bool_)
+                met[places] = True  # the last place is that of what is NOWHERE
+                mine |= met[:-1]
     return found
 
 
