@@ -122,3 +122,27 @@ def test_operations_are_those_that_a_micro_op_makes_due(shift: int, operations: 
 
 def test_of_groups_nothing_is_known() -> None:
     assert behind(dense(8, gate=True)) == LATENCY + ONE
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_every_number_of_results_of_a_column_is_looked_at(seed: int) -> None:
+    """Also those of which there are enough, in columns that are needed only where they have more than read padding."""
+    rng = np.random.default_rng(seed)
+    rows, columns, steps = int(rng.integers(4, 12)), int(rng.integers(2, 6)), int(rng.integers(1, 4))
+    every = rng.integers(1, rows + 1, size=steps)
+    row, column = rng.uniform(0, 6, size=2).tolist()
+    counts = np.arange(1, rows * columns + 1)
+    found = least_slack(rows, every, columns, row, column, counts)
+    for count, said in zip(counts.tolist(), found.tolist()):
+        best = np.inf
+        for b in range(1, columns + 1):
+            for a in (a for a in range(1, rows + 1) if a * b >= count):
+                total = 0.0
+                for n in every.tolist():
+                    padded = rows - n
+                    spare = max(count - b * padded, 0)
+                    w = columns - (min(-(-spare // max(a - padded, 1)), b) if padded else b)
+                    d = min(n, rows - a)
+                    total += min(0.0, d * (columns - row), w * (n - column), d * (columns - row) + w * (n - column) - d * w)
+                best = min(best, total)
+        assert said == pytest.approx(best, abs=1e-9)
