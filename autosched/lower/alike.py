@@ -1,9 +1,10 @@
 """Sites that ask for the same instructions, in one program or in the next.
 
 Candidates of a search differ in a few loops, so that most of their copies, products and chains have been lowered before. What is
-emitted for a site hangs on the loops around it (extents, notes, weights in the program's order), on the conditions, and on the
-elements that it touches: as a question in numbers alone, loops are told by their place on the path. Where it begins in the
-program's order, in SRAM and in DRAM is no part of the question: the answer is moved there.
+emitted for a site hangs on the loops around it (extents, notes, which of them come first in the program's order), on the
+conditions, and on the elements that it touches: as a question in numbers alone, loops are told by their place on the path. Where
+it begins in the program's order, in SRAM and in DRAM, and how far apart iterations are in that order (what else stands in the
+loops) is no part of the question: the answer is moved there.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from autosched.lower.affine import Lin, Loop
+from autosched.lower.affine import Ints, Lin, Loop
 from autosched.lower.compute import Kernels
 from autosched.lower.dma import Rows
 from autosched.lower.elements import Place
@@ -27,8 +28,9 @@ MOST = 16 << 20  # bytes of answers that are kept, the least recently used go
 
 Question = tuple[object, ...]
 Origin = tuple[int, ...]
+Weights = tuple[int, ...]  # of loops in a program's order, the largest first
 
-_ANSWERS: OrderedDict[Question, tuple[Origin, Kernels | Rows, int]] = OrderedDict()
+_ANSWERS: OrderedDict[Question, tuple[Origin, Weights, Kernels | Rows, int]] = OrderedDict()
 _LOCK = Lock()
 _held = 0
 
@@ -57,10 +59,13 @@ def question(site: Site, own: Sequence[Loop], places: Sequence[Place | None], ke
         key: its program order.
     """
     at = {loop: k for k, loop in enumerate(site.path)}
+    outer = site.outer
+    strides = key.strides
     try:
         return (
             site.kind,
-            tuple([(loop.extent, key.strides[loop]) for loop in site.outer]),
+            tuple([loop.extent for loop in outer]),
+            tuple(sorted(range(len(outer)), key=lambda k: -strides[outer[k]])),
             tuple([(loop.extent, str(loop.notes.get("vta.loop")) if loop.notes else "") for loop in site.inner]),
             tuple([at[loop] for loop in own]),
             tuple([_of_place(place, at) for place in places]),
@@ -85,12 +90,20 @@ def _of_place(place: Place | None, at: Mapping[Any, int]) -> Question | None:
     return _of_form(place.offset, at), held.size, held.banks, held.turned, path, threads
 
 
-def answered(asked: Question | None, origin: Origin, make: Callable[[], Kernels | Rows]) -> Kernels | Rows:
+def weights(site: Site, key: Key) -> Weights:
+    """Of the loops around a site that have several iterations: their values are the digits of its keys (``order.py``)."""
+    return tuple(sorted([key.strides[loop] for loop in site.outer if loop.extent > 1], reverse=True))
+
+
+def answered(
+    asked: Question | None, origin: Origin, weighed: Weights, make: Callable[[], Kernels | Rows]
+) -> Kernels | Rows:
     """The instructions of a site, moved from where they were made for another one that asked the same; for reading only.
 
     Args:
         asked: its question, with all else that decides; None asks anew.
         origin: where it begins: in the program's order, then in the memory of each operand whose address is not in the question.
+        weighed: the weights of its loops.
         make: emits them.
     """
     global _held
@@ -101,7 +114,8 @@ def answered(asked: Question | None, origin: Origin, make: Callable[[], Kernels 
         if known is not None:
             _ANSWERS.move_to_end(asked)
     if known is not None:
-        return _moved(known[1], [a - b for a, b in zip(origin, known[0])])
+        position = _positions(known[2].position, known[0][0], known[1], origin[0], weighed)
+        return _moved(known[2], position, [a - b for a, b in zip(origin[1:], known[0][1:])])
     made = make()
     arrays = _arrays(made)
     for array in arrays:
@@ -109,10 +123,10 @@ def answered(asked: Question | None, origin: Origin, make: Callable[[], Kernels 
     size = sum(a.nbytes for a in arrays)
     with _LOCK:
         if asked not in _ANSWERS:
-            _ANSWERS[asked] = origin, made, size
+            _ANSWERS[asked] = origin, weighed, made, size
             _held += size
         while _held > MOST:
-            _held -= _ANSWERS.popitem(last=False)[1][2]
+            _held -= _ANSWERS.popitem(last=False)[1][3]
     return made
 
 
@@ -122,14 +136,26 @@ def _arrays(made: Kernels | Rows) -> list[Any]:
     return [a for a in (made.table, made.position, made.step, made.zeros) if a is not None]
 
 
-def _moved(made: Kernels | Rows, by: Sequence[int]) -> Kernels | Rows:
-    position = made.position + by[0] if by[0] else made.position
+def _positions(position: Ints, start: int, old: Weights, now: int, new: Weights) -> Ints:
+    """Keys that begin at ``start`` and weigh loops by ``old``, as those of these iterations from ``now`` on by ``new``."""
+    if old == new:
+        return position + (now - start) if now != start else position
+    rest = position - start
+    found = np.full(len(position), now, dtype=np.int64)
+    for before, weight in zip(old, new):
+        digit = rest // before
+        rest -= digit * before
+        found += digit * weight
+    return found
+
+
+def _moved(made: Kernels | Rows, position: Ints, by: Sequence[int]) -> Kernels | Rows:
     if isinstance(made, Kernels):
-        base = made.base + np.array(by[1:], dtype=np.int64) if any(by[1:]) else made.base
+        base = made.base + np.array(by, dtype=np.int64) if any(by) else made.base
         return Kernels(made.table, position, made.step, made.pattern, base, made.patterns)
     table = made.table
-    if any(by[1:]):
+    if any(by):
         table = table.copy()
-        table[:, isa.SRAM] += by[1]
-        table[:, isa.DRAM] += by[2]  # also of what reads the page of zeros: that is still to be told its address
+        table[:, isa.SRAM] += by[0]
+        table[:, isa.DRAM] += by[1]  # also of what reads the page of zeros: that is still to be told its address
     return Rows(table, position, made.step, made.zeros)

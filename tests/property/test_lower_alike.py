@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from itertools import product
+from itertools import pairwise, product
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -13,9 +14,10 @@ import pytest
 from autosched.errors import LoweringError
 from autosched.ir.stmt import PrimFunc
 from autosched.kernel import program_hash
-from autosched.lower import alike, lower_table, parts
+from autosched.lower import alike, lower_table, order, parts
 from autosched.lower.affine import Lin, Loop
 from autosched.lower.elements import Place
+from autosched.lower.nest import loop_values
 from autosched.lower.order import Key
 from autosched.lower.tree import Site
 from autosched.schedule.kit import shared
@@ -92,13 +94,13 @@ def test_sites_of_other_programs_are_as_good(name: str, monkeypatch: pytest.Monk
     made = 0
     old = alike.answered
 
-    def counted(asked: Any, origin: alike.Origin, make: Callable[[], Any]) -> Any:
+    def counted(asked: Any, origin: alike.Origin, weighed: alike.Weights, make: Callable[[], Any]) -> Any:
         def one() -> Any:
             nonlocal made
             made += 1
             return make()
 
-        return old(asked, origin, one)
+        return old(asked, origin, weighed, one)
 
     monkeypatch.setattr(alike, "answered", counted)
     alike.forget()
@@ -108,6 +110,48 @@ def test_sites_of_other_programs_are_as_good(name: str, monkeypatch: pytest.Monk
     assert once == alone and again == alone
     assert made == first, "a program lowered twice asks nothing new"
     shared.forget()
+
+
+def ordered(rng: np.random.Generator, loops: list[Loop]) -> tuple[Site, Key]:
+    """A site within these loops and its keys, in a program with some more loops and sites in and around them."""
+    site = Site("alu", "s", None, [])  # type: ignore[arg-type]
+    node: Any = site
+    for loop in reversed(loops):
+        others = [[Site("alu", "o", None, []) for _ in range(rng.integers(3))] for _ in range(2)]  # type: ignore[arg-type]
+        beside = [Loop("b", int(rng.integers(1, 4)), body=[Site("alu", "o", None, [])])]  # type: ignore[arg-type]
+        loop.body = [*others[0], node, *others[1], *beside[: rng.integers(2)]]
+        node = loop
+
+    def number(nodes: list[Any], count: int, path: tuple[Loop, ...]) -> int:
+        for inner in nodes:
+            if isinstance(inner, Loop):
+                count = number(inner.body, count, (*path, inner))
+            else:
+                inner.order, inner.path = count, path
+                count += 1
+        return count
+
+    root = Loop("root", 1, body=[Loop("first", 2, body=[Site("alu", "o", None, [])]), node])  # type: ignore[arg-type]
+    number([root], 0, ())
+    return site, order.keys(SimpleNamespace(root=root))[site.order]  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_keys_of_one_program_are_told_as_those_of_another(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    extents = rng.integers(1, 4, 4).tolist()
+    threads = sorted(rng.random(4) < 0.3)
+    sides = []
+    for _ in range(2):
+        site, key = ordered(rng, [Loop("i", extent, thread=bool(thread)) for extent, thread in zip(extents, threads)])
+        values = loop_values(site.outer)
+        every = key.start + sum(key.strides[loop] * value for loop, value in values.items())
+        assert len(set(every.tolist())) == len(every)
+        sides.append((every, key.start, alike.weights(site, key)))
+    (before, start, old), (after, now, new) = sides
+    some = rng.random(len(before)) < 0.7  # as conditions leave some out
+    assert alike._positions(before[some], start, old, now, new).tolist() == after[some].tolist()
+    assert alike._positions(before, start, old, start, old).tolist() == before.tolist()
 
 
 def test_what_is_kept_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -146,7 +190,8 @@ def test_whatever_decides_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
             assert old(*now) != base, what
             seen.add(what)
 
-        assert old(replace(site, name="other"), own, places, replace(key, start=key.start + 5)) == base
+        farther = Key(key.start + 5, {loop: 3 * weight for loop, weight in key.strides.items()})
+        assert old(replace(site, name="other"), own, places, farther) == base
         changed("kind", replace(site, kind="other"), own, places, key)
         for which in ("conds", "pads"):
             forms = getattr(site, which)
@@ -154,8 +199,10 @@ def test_whatever_decides_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
             if forms:
                 changed(which, replace(site, **{which: [forms[0].plus(1), *forms[1:]]}), own, places, key)
                 changed(f"no {which}", replace(site, **{which: forms[1:]}), own, places, key)
-        for loop in site.outer:
-            changed("weight", site, own, places, replace(key, strides={**key.strides, loop: key.strides[loop] + 1}))
+        for outer, inner in pairwise(site.outer):
+            swapped = {**key.strides, outer: key.strides[inner], inner: key.strides[outer]}
+            if swapped != key.strides:
+                changed("order", site, own, places, replace(key, strides=swapped))
         for name, loops in (("outer", site.outer), ("inner", site.inner)):
             for loop in loops:
                 loop.extent += 1
@@ -181,4 +228,4 @@ def test_whatever_decides_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
                     seen.add("banks")
             for other in others:
                 changed("place", site, own, [*places[:k], other, *places[k + 1:]], key)
-    assert {"conds", "pads", "weight", "outer extent", "inner extent", "note", "own", "place", "banks"} <= seen
+    assert {"conds", "pads", "order", "outer extent", "inner extent", "note", "own", "place", "banks"} <= seen
