@@ -1,10 +1,10 @@
 """Sites that ask for the same instructions, in one program or in the next.
 
 Candidates of a search differ in a few loops, so that most of their copies, products and chains have been lowered before. What is
-emitted for a site hangs on the loops around it (extents, notes, which of them come first in the program's order), on the
-conditions, and on the elements that it touches: as a question in numbers alone, loops are told by their place on the path. Where
-it begins in the program's order, in SRAM and in DRAM, and how far apart iterations are in that order (what else stands in the
-loops) is no part of the question: the answer is moved there.
+emitted for a site hangs on the loops around it, on the conditions, and on the elements that it touches: as a question in numbers
+alone, loops are told by what they do. Where it begins in the program's order, in SRAM and in DRAM, in which order the loops
+around it run, and what else stands in them is no part of the question: what is emitted for an iteration of all of them is the
+same, and the answer is moved to where the iteration is.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from autosched.lower.order import Key
 from autosched.lower.tree import Site
 from sim import isa
 
-MOST = 16 << 20  # bytes of answers that are kept, the least recently used go
+MOST = 64 << 20  # bytes of answers that are kept, the least recently used go
 
 Question = tuple[object, ...]
 Origin = tuple[int, ...]
-Weights = tuple[int, ...]  # of loops in a program's order, the largest first
+Weights = tuple[int, ...]  # of loops in a program's order (``order.py``)
 
 _ANSWERS: OrderedDict[Question, tuple[Origin, Weights, Kernels | Rows, int]] = OrderedDict()
 _LOCK = Lock()
@@ -48,36 +48,46 @@ def held() -> int:
     return _held
 
 
-def question(site: Site, own: Sequence[Loop], places: Sequence[Place | None], key: Key) -> Question | None:
-    """What decides the instructions of a site besides the machine, without where they begin; None where it is no matter of
-    numbers (a value that is not linear).
+def question(site: Site, own: Sequence[Loop], places: Sequence[Place | None], key: Key) -> tuple[Question | None, Weights]:
+    """What decides the instructions of a site besides the machine, without where they begin and how the loops around it follow
+    each other, which are told by what they do.
 
     Args:
         site: the site.
         own: its own loops that instructions run over.
         places: its operands in elements.
         key: its program order.
+
+    Returns:
+        What decides, None where it is no matter of numbers (a value that is not linear); and the weights of the loops around it
+        that have several iterations, in the order in which the question names these: their values are the digits of its keys.
     """
-    at = {loop: k for k, loop in enumerate(site.path)}
-    outer = site.outer
-    strides = key.strides
+    tables: list[Mapping[Any, int]] = [c.terms for c in (*site.conds, *site.pads)]
+    for place in places:
+        if place is not None:
+            tables.append(place.offset.terms)
+            if place.storage is not None:
+                tables += place.storage.copy_steps()
+    outer = sorted(site.outer, key=lambda loop: (loop.extent, *[terms.get(loop, 0) for terms in tables]))
+    inner = site.inner
+    at = {loop: k for k, loop in enumerate((*outer, *inner))}
+    weights = tuple([key.strides[loop] for loop in outer if loop.extent > 1])
     try:
         return (
             site.kind,
             tuple([loop.extent for loop in outer]),
-            tuple(sorted(range(len(outer)), key=lambda k: -strides[outer[k]])),
-            tuple([(loop.extent, str(loop.notes.get("vta.loop")) if loop.notes else "") for loop in site.inner]),
+            tuple([(loop.extent, str(loop.notes.get("vta.loop")) if loop.notes else "") for loop in inner]),
             tuple([at[loop] for loop in own]),
             tuple([_of_place(place, at) for place in places]),
             tuple([_of_form(c, at) for c in site.conds]),
             tuple([_of_form(c, at) for c in site.pads]),
-        )
+        ), weights
     except KeyError:
-        return None
+        return None, weights
 
 
 def _of_form(form: Lin, at: Mapping[Any, int]) -> Question:
-    return (form.const, *[(at[term], c) for term, c in form.terms.items()])
+    return (form.const, *sorted([(at[term], c) for term, c in form.terms.items()]))
 
 
 def _of_place(place: Place | None, at: Mapping[Any, int]) -> Question | None:
@@ -86,13 +96,8 @@ def _of_place(place: Place | None, at: Mapping[Any, int]) -> Question | None:
     held = place.storage
     if held is None or (held.banks == 1 and not held.threads):
         return _of_form(place.offset, at)
-    path, threads = [tuple([(at[loop], loop.thread) for loop in loops]) for loops in (held.path, held.threads)]
-    return _of_form(place.offset, at), held.size, held.banks, held.turned, path, threads
-
-
-def weights(site: Site, key: Key) -> Weights:
-    """Of the loops around a site that have several iterations: their values are the digits of its keys (``order.py``)."""
-    return tuple(sorted([key.strides[loop] for loop in site.outer if loop.extent > 1], reverse=True))
+    turns, apart = [tuple(sorted([(at[loop], c) for loop, c in table.items()])) for table in held.copy_steps()]
+    return _of_form(place.offset, at), held.size, held.banks, held.turned, turns, apart
 
 
 def answered(
@@ -103,7 +108,7 @@ def answered(
     Args:
         asked: its question, with all else that decides; None asks anew.
         origin: where it begins: in the program's order, then in the memory of each operand whose address is not in the question.
-        weighed: the weights of its loops.
+        weighed: the weights of its loops (``question``).
         make: emits them.
     """
     global _held
@@ -142,7 +147,7 @@ def _positions(position: Ints, start: int, old: Weights, now: int, new: Weights)
         return position + (now - start) if now != start else position
     rest = position - start
     found = np.full(len(position), now, dtype=np.int64)
-    for before, weight in zip(old, new):
+    for before, weight in sorted(zip(old, new), reverse=True):
         digit = rest // before
         rest -= digit * before
         found += digit * weight

@@ -74,19 +74,32 @@ class Storage:
             stride *= extent
         return Lin.total(parts)
 
-    def copy_offset(self, values: Mapping[Loop, Ints], count: int) -> int | Ints:
-        """First element of the copy that each of ``count`` instances uses, from the loops' values."""
-        offset: int | Ints = self.address
-        stride = self.size * self.banks
-        for thread in reversed(self.threads):
-            offset = offset + values[thread] * stride
-            stride *= thread.extent
+    def copy_steps(self) -> tuple[Mapping[Loop, int], Mapping[Loop, int]]:
+        """By loop, by how many copies an iteration turns to another bank, and how many elements a thread's copies are apart."""
+        turns, passes = dict[Loop, int](), 1
         if self.banks > 1:
-            turn: int | Ints = 0
-            for loop in self.path:
+            for loop in reversed(self.path):
                 if not loop.thread:
-                    turn = turn * loop.extent + values[loop]
-            offset = offset + (turn + self.turned) % self.banks * self.size
+                    if loop.extent > 1 and passes % self.banks:
+                        turns[loop] = passes % self.banks
+                    passes *= loop.extent
+        apart, stride = dict[Loop, int](), self.size * self.banks
+        for loop in reversed(self.threads):
+            apart[loop] = stride
+            stride *= loop.extent
+        return turns, apart
+
+    def copy_offset(self, values: Mapping[Loop, Ints]) -> int | Ints:
+        """First element of the copy that each of some instances uses, from the loops' values."""
+        turns, apart = self.copy_steps()
+        offset: int | Ints = self.address
+        for loop, step in apart.items():
+            offset = offset + values[loop] * step
+        if self.banks > 1:
+            turn: int | Ints = self.turned
+            for loop, step in turns.items():
+                turn = turn + values[loop] * step
+            offset = offset + turn % self.banks * self.size
         return offset
 
 

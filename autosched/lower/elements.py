@@ -26,7 +26,7 @@ class Place:
 
     def base(self, values: Mapping[Loop, Ints], count: int) -> Ints:
         """Element indices for ``count`` instances; loops without a value count as 0."""
-        start = self.storage.copy_offset(values, count) if self.storage is not None else 0
+        start = self.storage.copy_offset(values) if self.storage is not None else 0
         result = np.empty(count, dtype=np.int64)
         result[:] = start + self.offset.evaluate(values)
         return result

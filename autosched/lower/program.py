@@ -467,7 +467,7 @@ class _Emitter:
         places = [whole_element(a, storages, site.name) for a in (site.write, *site.reads)]
         asked = alike.question(site, site.inner, places, key)
         return self.answered(
-            site, key, asked, (), [storages[a.buffer].address for a in (site.write, *site.reads)],
+            asked, (), [key.start, *[storages[a.buffer].address for a in (site.write, *site.reads)]],
             lambda: gemm.lower_gemm(site, places, key, self.config, self.semantics),
         )
 
@@ -478,7 +478,7 @@ class _Emitter:
         held = [p.storage.address for p in places if p is not None and p.storage is not None]
         rest = (*[(s.op, s.imm, s.moves) for s in steps], None, *held)
         return self.answered(
-            site, key, asked, rest, [], lambda: lower_alu(site, elems, steps, key, self.config, self.semantics)
+            asked, rest, [key.start], lambda: lower_alu(site, elems, steps, key, self.config, self.semantics)
         )
 
     def copy(self, site: Site, elems: Elements, key: order.Key, dram_base: int) -> dma.Rows | Kernels:
@@ -487,16 +487,17 @@ class _Emitter:
         sram = elems.write if site.kind == "load" else source
         assert sram is not None and sram.storage is not None
         return self.answered(
-            site, key, asked, (dma.mode_of(site), dma.memory_type(site)), [sram.storage.address, dram_base],
+            asked, (dma.mode_of(site), dma.memory_type(site)), [key.start, sram.storage.address, dram_base],
             lambda: dma.lower_copy(site, elems, key, self.config, self.semantics, dram_base),
         )
 
     def answered(
-        self, site: Site, key: order.Key, asked: alike.Question | None, rest: tuple[object, ...], addresses: Sequence[int],
+        self, asked: tuple[alike.Question | None, alike.Weights], rest: tuple[object, ...], origin: Sequence[int],
         make: Callable[[], dma.Rows | Kernels],
     ) -> dma.Rows | Kernels:
-        whole = None if asked is None else (self.config, self.semantics, limits.LIMITS, asked, rest)
-        return alike.answered(whole, (key.start, *addresses), alike.weights(site, key), make)
+        question, weights = asked
+        whole = None if question is None else (self.config, self.semantics, limits.LIMITS, question, rest)
+        return alike.answered(whole, tuple(origin), weights, make)
 
     def dram_base(self, site: Site, at: Mapping[Buffer, int]) -> int:
         """Address of a copy's DRAM buffer in elements of the memory type that moves it."""

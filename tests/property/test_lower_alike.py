@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from itertools import pairwise, product
+from itertools import product
 from types import SimpleNamespace
 from typing import Any
 
@@ -13,7 +13,7 @@ import pytest
 
 from autosched.errors import LoweringError
 from autosched.ir.stmt import PrimFunc
-from autosched.kernel import program_hash
+from autosched.kernel import program_hash, scheduled
 from autosched.lower import alike, lower_table, order, parts
 from autosched.lower.affine import Lin, Loop
 from autosched.lower.elements import Place
@@ -112,8 +112,8 @@ def test_sites_of_other_programs_are_as_good(name: str, monkeypatch: pytest.Monk
     shared.forget()
 
 
-def ordered(rng: np.random.Generator, loops: list[Loop]) -> tuple[Site, Key]:
-    """A site within these loops and its keys, in a program with some more loops and sites in and around them."""
+def ordered(rng: np.random.Generator, loops: list[Loop]) -> Key:
+    """The keys of a site within these loops, in a program with some more loops and sites in and around them."""
     site = Site("alu", "s", None, [])  # type: ignore[arg-type]
     node: Any = site
     for loop in reversed(loops):
@@ -133,25 +133,54 @@ def ordered(rng: np.random.Generator, loops: list[Loop]) -> tuple[Site, Key]:
 
     root = Loop("root", 1, body=[Loop("first", 2, body=[Site("alu", "o", None, [])]), node])  # type: ignore[arg-type]
     number([root], 0, ())
-    return site, order.keys(SimpleNamespace(root=root))[site.order]  # type: ignore[arg-type]
+    return order.keys(SimpleNamespace(root=root))[site.order]  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("seed", range(12))
 def test_keys_of_one_program_are_told_as_those_of_another(seed: int) -> None:
     rng = np.random.default_rng(seed)
-    extents = rng.integers(1, 4, 4).tolist()
-    threads = sorted(rng.random(4) < 0.3)
+    loops = [Loop("i", extent, thread=bool(rng.random() < 0.3)) for extent in rng.integers(1, 4, 4).tolist()]
+    values = loop_values(loops)
     sides = []
     for _ in range(2):
-        site, key = ordered(rng, [Loop("i", extent, thread=bool(thread)) for extent, thread in zip(extents, threads)])
-        values = loop_values(site.outer)
-        every = key.start + sum(key.strides[loop] * value for loop, value in values.items())
+        # In another order, too; the weights are told loop by loop.
+        key = ordered(rng, [loops[k] for k in rng.permutation(4)])
+        every = key.start + sum(key.strides[loop] * values[loop] for loop in loops)
         assert len(set(every.tolist())) == len(every)
-        sides.append((every, key.start, alike.weights(site, key)))
+        sides.append((every, key.start, tuple([key.strides[loop] for loop in loops if loop.extent > 1])))
     (before, start, old), (after, now, new) = sides
     some = rng.random(len(before)) < 0.7  # as conditions leave some out
     assert alike._positions(before[some], start, old, now, new).tolist() == after[some].tolist()
     assert alike._positions(before, start, old, start, old).tolist() == before.tolist()
+
+
+@pytest.mark.parametrize("machine", ["vta-de10", "vta-de10-portable"])
+def test_loops_around_a_site_in_any_order_ask_the_same(machine: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Programs that differ in the order of loops alone: some sites take what others got, and each program is what it is alone."""
+    target = get_target(machine)
+    space = Space(workload(WORKLOADS[0], 1, 16).func, target)
+    column = space.names.index("order")
+    drawn = space.sample(np.random.default_rng(5), 30)
+    rows = np.repeat(drawn[:, None, :], 8, axis=1)
+    rows[:, :, column] = np.arange(8)
+    able = space.valid(rows.reshape(-1, rows.shape[2])).reshape(rows.shape[:2])
+    most = int(able.sum(axis=1).argmax())
+    funcs = [scheduled(space.func, space.trace(row).as_json(), check=False) for row in rows[most][able[most]][:4]]
+    made, old = [], alike.answered
+
+    def counted(asked: Any, origin: alike.Origin, weighed: alike.Weights, make: Callable[[], Any]) -> Any:
+        return old(asked, origin, weighed, lambda: [made.append(asked), make()][1])
+
+    monkeypatch.setattr(alike, "answered", counted)
+    alone = []
+    for func in funcs:
+        alike.forget()
+        alone.append(lowered(func, target))
+    first = len(made)
+    alike.forget()
+    assert len(funcs) > 1 and [lowered(func, target) for func in funcs] == alone and len(set(alone)) > 1
+    assert len(made) - first < first
+    shared.forget()
 
 
 def test_what_is_kept_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -184,14 +213,18 @@ def test_whatever_decides_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
         lowered(space.schedule(point).func, target)
     seen: set[str] = set()
     for site, own, places, key in asked:
-        base = old(site, own, places, key)
+        base, weights = old(site, own, places, key)
 
         def changed(what: str, *now: Any, base: Any = base) -> None:
-            assert old(*now) != base, what
+            assert old(*now)[0] != base, what
             seen.add(what)
 
         farther = Key(key.start + 5, {loop: 3 * weight for loop, weight in key.strides.items()})
-        assert old(replace(site, name="other"), own, places, farther) == base
+        assert old(replace(site, name="other"), own, places, farther) == (base, tuple([3 * w for w in weights]))
+        turned = replace(site, path=(*site.outer[::-1], *site.inner))
+        if len({(loop.extent, *[c.coef(loop) for c in site.conds]) for loop in site.outer}) == len(site.outer):
+            assert old(turned, own, places, key) == (base, weights)
+            seen.add("order")
         changed("kind", replace(site, kind="other"), own, places, key)
         for which in ("conds", "pads"):
             forms = getattr(site, which)
@@ -199,10 +232,6 @@ def test_whatever_decides_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
             if forms:
                 changed(which, replace(site, **{which: [forms[0].plus(1), *forms[1:]]}), own, places, key)
                 changed(f"no {which}", replace(site, **{which: forms[1:]}), own, places, key)
-        for outer, inner in pairwise(site.outer):
-            swapped = {**key.strides, outer: key.strides[inner], inner: key.strides[outer]}
-            if swapped != key.strides:
-                changed("order", site, own, places, replace(key, strides=swapped))
         for name, loops in (("outer", site.outer), ("inner", site.inner)):
             for loop in loops:
                 loop.extent += 1
@@ -221,11 +250,16 @@ def test_whatever_decides_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
             if place.storage is not None:
                 others += [replace(place, storage=replace(place.storage, banks=place.storage.banks + 1))]
                 moved = replace(place.storage, address=place.storage.address + 7)
-                assert old(site, own, [*places[:k], replace(place, storage=moved), *places[k + 1:]], key) == base
+                assert old(site, own, [*places[:k], replace(place, storage=moved), *places[k + 1:]], key)[0] == base
+                if site.outer:
+                    others += [replace(place, storage=replace(place.storage, threads=site.outer[:1]))]
+                    seen.add("threads")
                 if place.storage.banks > 1:
                     others += [replace(place, storage=replace(place.storage, size=place.storage.size + 1))]
-                    others += [replace(place, storage=replace(place.storage, path=place.storage.path[1:]))]
+                    for loop in place.storage.copy_steps()[0]:
+                        rest = tuple([other for other in place.storage.path if other is not loop])
+                        others += [replace(place, storage=replace(place.storage, path=rest))]
                     seen.add("banks")
             for other in others:
                 changed("place", site, own, [*places[:k], other, *places[k + 1:]], key)
-    assert {"conds", "pads", "order", "outer extent", "inner extent", "note", "own", "place", "banks"} <= seen
+    assert {"conds", "pads", "order", "outer extent", "inner extent", "note", "own", "place", "banks", "threads"} <= seen

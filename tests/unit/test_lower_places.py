@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from math import prod
 from types import SimpleNamespace
 from typing import Any
 
@@ -15,6 +16,7 @@ from autosched.lower.affine import Lin, Loop
 from autosched.lower.alike import _of_place
 from autosched.lower.allocate import Storage, _between, _meeting, _packed, _place
 from autosched.lower.elements import Place
+from autosched.lower.nest import loop_values
 from autosched.measure import Candidate, measure
 from autosched.workloads import workload
 from autosched.workloads.stage import tensor
@@ -181,6 +183,23 @@ def test_which_copy_is_first_is_part_of_what_a_site_asks() -> None:
         store.turned = turned
         asked.append(_of_place(Place(Lin(), store), {store.path[0]: 0}))
     assert asked[0] != asked[1]
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_passes_turn_through_the_banks_and_threads_keep_apart(seed: int) -> None:
+    """By counting: every iteration of what is no thread goes on to the next bank, beginning where the first pass is."""
+    rng = random.Random(seed)
+    path = tuple([Loop(f"l{k}", rng.randint(1, 4), thread=rng.random() < 0.3) for k in range(4)])
+    threads, turning = [tuple([x for x in path if x.thread is which]) for which in (True, False)]
+    banks, size, turned = rng.randint(1, 4), rng.randint(1, 9), 0
+    turned = rng.randrange(banks)
+    store = Storage(tensor("b", [size], "int32"), path, (), (size,), 1, size, banks, threads, (0, 1), 5, turned)
+    values = loop_values((*threads, *turning))
+    assert all(store.copy_steps()[0].values())
+    passes = prod([x.extent for x in turning])
+    wanted = [5 + t * size * banks + (n + turned) % banks * size for t in range(prod([x.extent for x in threads]))
+              for n in range(passes)]
+    assert np.broadcast_to(store.copy_offset(values), len(wanted)).tolist() == wanted
 
 
 @pytest.mark.parametrize("seed", range(200))
