@@ -489,8 +489,15 @@ def path(trace: Trace, trusted: bool = True) -> list[beginnings.Node]:
     return beginnings.path_of(root, [beginnings.key_of(obj) for obj in objects(trace)], lambda inst: "")
 
 
+@pytest.mark.parametrize("asking", [True, False])
 @pytest.mark.parametrize("check", [False, True])
-def test_programs_of_traces_that_begin_alike_are_what_they_are_alone(check: bool) -> None:
+def test_programs_of_traces_that_begin_alike_are_what_they_are_alone(
+    check: bool, asking: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where nothing but beginnings is looked for behind the first trace; these are known all the same."""
+    if not asking:
+        monkeypatch.setattr(beginnings, "TRIED", 0)
+        monkeypatch.setattr(beginnings, "LEAST_SHARE", 0)
     traces = [made(inner, outer) for outer in (4, 8) for inner in (2, 4, 8)] * 2
     alone = []
     for trace in traces:
@@ -501,6 +508,7 @@ def test_programs_of_traces_that_begin_alike_are_what_they_are_alone(check: bool
         got = scheduled(twice, objects(trace), check=check)
         assert got == expected and got.script() == expected.script()
         assert len(path(trace, not check)) == len(trace.insts) and not path(trace, check)
+    assert (len(shared._STEPS) == len(traces[0].insts)) is not asking
 
 
 def test_a_trace_goes_on_where_another_one_went_otherwise(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -517,6 +525,24 @@ def test_a_trace_goes_on_where_another_one_went_otherwise(monkeypatch: pytest.Mo
     broken[-1]["in"]["loop"] = "l99"
     with pytest.raises(ProgramError, match=f"instruction {len(broken) - 1} of the trace uses 'l99'"):
         scheduled(twice, broken, check=False)
+
+
+def test_more_than_beginnings_is_looked_for_where_it_is_found() -> None:
+    """The second trace tiles ``C`` otherwise and ``B`` alike: what that makes is known, and counted."""
+    traces = []
+    for factor in (4, 8):
+        sch = Schedule(twice, seed=1)
+        for block, inner in (("C", factor), ("B", 16)):
+            sch.split(sch.get_loops(sch.get_sblock(block))[0], [None, inner])
+        traces.append(sch.trace)
+    root = beginnings.root_of(twice, True)
+    scheduled(twice, objects(traces[0]), check=False)
+    assert (root.asked, root.taken) == (len(traces[0].insts), 0)
+    scheduled(twice, objects(traces[1]), check=False)
+    assert root.taken == 2 and root.asked == len(traces[0].insts) + 4  # of a split, and all about B: its loops, and their split
+    for asked, taken, asks in ((255, 0, True), (256, 0, False), (256, 4, True), (256, 3, False)):
+        root.asked, root.taken = asked, taken
+        assert root.asks is asks
 
 
 def test_what_a_beginning_names_counts_as_it_is_now() -> None:

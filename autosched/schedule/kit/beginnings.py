@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from autosched.schedule.kit.trace import Instruction
 
 LIMIT = 8192  # instructions in all trees; then all are dropped
+TRIED, LEAST_SHARE = 256, 64  # instructions looked for before that is given up where fewer than one in so many are known
 
 Stamp = Callable[["Instruction"], str | None]
 
@@ -36,6 +37,8 @@ class Node:
         base: the function after it, but for the statements below the root and what the root allocates.
         program: these.
         children: by the instruction that follows, as a key.
+        asked: at the root, how many instructions behind all beginnings were looked for by what decides them.
+        taken: how many of them were known.
     """
 
     inst: Instruction | None = None
@@ -45,6 +48,13 @@ class Node:
     base: PrimFunc | None = None
     program: Program = ((), ())
     children: dict[bytes, Node] = field(default_factory=dict)
+    asked: int = 0
+    taken: int = 0
+
+    @property
+    def asks(self) -> bool:
+        """Whether it pays to look for more than beginnings, as it does where a program has parts that others have, too."""
+        return self.asked < TRIED or self.taken * LEAST_SHARE >= self.asked
 
 
 _ROOTS: dict[tuple[int, bool], tuple[PrimFunc, Node]] = {}  # by a function's address, and whether steps are trusted

@@ -122,6 +122,8 @@ class Shared:
         self.stamped: str | None = None  # of what its arguments name
         self.before = 0, set(sch._affine), sch._lineage
         self.able = True
+        self.asking = True  # whether what is not a known beginning is looked for by what decides it
+        self.looked, self.took = 0, 0  # how often, and with success
         self._look(state.func)
         # What was begun has a history that decides, too; steps on several functions are rare.
         if len(sch._states) > 1 or sch.trace.insts or sch._symbols or sch._depth:
@@ -138,6 +140,10 @@ class Shared:
     def take(self, inst: Instruction) -> bool:
         """Takes over what an instruction is known to make, and says whether it is."""
         self.step = None
+        if not self.asking:
+            self.asked, self.stamped = Asked(), None if inst.decision is not None else self.stamp(inst)
+            return False
+        self.looked += 1
         self.asked = self._ask(inst) if self.able else Asked()
         with _LOCK:
             step = None if self.asked.key is None else _STEPS.get(self.asked.key)
@@ -147,6 +153,7 @@ class Shared:
         changed = step.change.of(self.program, self.asked.places)
         if changed is None:
             return False
+        self.took += 1
         self.base, self.program = step.base, changed
         self.settled = False
         self._take(inst, step)
@@ -200,19 +207,22 @@ class Shared:
         base, program, asked = self.base, self.program, self.asked
         self._look(next(iter(sch._states.values())).func)
         traced, affine, lineage = self.before
-        if asked.key is None or not self.able or len(sch.trace.insts) != traced + 1:
+        if not self.able or len(sch.trace.insts) != traced + 1:
             return
         made = sch.trace.insts[-1]
+        values = tuple(None if rv is None else sch._symbols[rv] for rv in outputs)
+        beyond = frozenset(sch._affine - affine), sch._lineage.beyond(lineage)
+        if not self.asking and self.stamped is not None and inst.stamp in (None, self.stamped):
+            self.step = Step(None, made, {}, values, Whole(self.program), self.base, *beyond)  # of a beginning, without a key
+        if asked.key is None:
+            return
         sources = {self.rv_map[rv]: k for k, rv in enumerate(asked.inputs)}
         change = self._change(base, program)
         # Names that it had to look up are instructions of their own.
         if change is None or any(rv not in sources for rv in made.inputs):
             return
-        values = tuple(None if rv is None else sch._symbols[rv] for rv in outputs)
         held = self.origin, base, program[0]
-        step = self.step = Step(
-            held, made, sources, values, change, self.base, frozenset(sch._affine - affine), sch._lineage.beyond(lineage)
-        )
+        step = self.step = Step(held, made, sources, values, change, self.base, *beyond)
         with _LOCK:
             _STEPS[asked.key] = step
             while len(_STEPS) > LIMIT:

@@ -242,6 +242,7 @@ class Trace:
         shared = Shared(sch, partial(_stamp_now, lookup), partial(_depends, lookup), traced=False)
         keys = [beginnings.key_of(obj) for obj in objs] if shared.able else [None] * len(objs)
         root = beginnings.root_of(shared.origin, shared.trusted)
+        shared.asking = root.asks
         path = beginnings.path_of(root, keys, shared.stamp)
         node: beginnings.Node | None = path[-1] if path else root
         rvs: dict[str, RV] = {}
@@ -259,6 +260,8 @@ class Trace:
             names = {str(name): rv for name, rv in zip(objs[i].get("out", ()), inst.outputs) if rv is not None}
             made = beginnings.Node(inst, shared.stamped, shared.step, names, shared.base, shared.program)
             node = beginnings.grown(node, key, made)
+        root.asked += shared.looked
+        root.taken += shared.took
         shared.settle()
 
     # -- text --------------------------------------------------------------------------------------
