@@ -148,6 +148,8 @@ class Folder:
             if self.hazard and self.clashes(fold):
                 continue
             best = ((length, rank), fold)
+            if not self.hazard:
+                break  # the longest come first, and nothing speaks against them
         return best[1] if best else None
 
     def clashes(self, fold: Fold) -> bool:

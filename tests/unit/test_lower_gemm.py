@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from dataclasses import replace
+from math import prod
 from types import ModuleType
 
 import pytest
@@ -11,6 +12,8 @@ import pytest
 from autosched.errors import LoweringError
 from autosched.ir.stmt import PrimFunc
 from autosched.lower import alike, gemm, limits, lower_table
+from autosched.lower.compute import Folder, _pairs
+from autosched.lower.nest import Dim
 from autosched.schedule import Schedule
 from autosched.script import parse
 from autosched.target import Target, get_target
@@ -338,6 +341,25 @@ def test_a_loop_is_not_written_out_beyond_what_a_program_may_be(monkeypatch: pyt
             alike.forget()
             assert gemms(func) == wanted
     alike.forget()
+
+
+@pytest.mark.parametrize("seed", range(24))
+def test_where_no_order_is_wrong_the_first_loops_that_fit_leave_the_shortest_list(seed: int) -> None:
+    """Of all pairs of loops for the hardware, marked ones among them; none where all lists are too long."""
+    rng = random.Random(seed)
+    notes = [*rng.sample(("hw", "hw", None, None), 2), *[rng.choice((None, None, "uop")) for _ in range(3)]]
+    dims = [Dim(rng.randint(1, 6), (1, 2, 3), note) for note in notes[: rng.randint(0, 5)]]
+    one, capacity = Dim(1, (0, 0, 0)), rng.choice((4, 20, 200))
+    must = [d for d in dims if d.note == "hw"]
+    pairs = list(_pairs([d for d in dims if d.note != "uop"], must, one))
+    lengths = [prod(d.extent for d in dims) // prod(d.extent for d in pair) for pair in pairs]
+    found = Folder((9, 9, 9), capacity, False, "b").choose(dims, one)
+    shortest = min(lengths)
+    if shortest > capacity:
+        assert found is None
+    else:
+        assert found is not None and (found.out, found.inner) == pairs[lengths.index(shortest)]
+        assert found.uops == [d for d in dims if d not in (found.out, found.inner)]
 
 
 def test_kinds_of_pieces_keep_lists_of_their_own(vta_schedules: ModuleType) -> None:

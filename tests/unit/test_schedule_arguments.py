@@ -6,6 +6,7 @@ import pickle
 import random
 import re
 from collections.abc import Callable
+from enum import Enum
 from typing import Any
 
 import numpy as np
@@ -15,8 +16,10 @@ from autosched import te
 from autosched.errors import AutoschedError, ScheduleError
 from autosched.ir import IRModule, PrimFunc
 from autosched.ir.interp import run
-from autosched.schedule import LoopRV, Schedule, tile_with_tensor_intrin
+from autosched.schedule import BlockRV, ExprRV, LoopRV, Schedule, tile_with_tensor_intrin
+from autosched.schedule.kit.arguments import WrongArgument, conform, kinds_of, unchanged
 from autosched.schedule.kit.base import ArgumentError
+from autosched.schedule.kit.primitive import PRIMITIVES
 from autosched.script import T, parse
 
 Verify = Callable[[Schedule, PrimFunc | IRModule], Schedule]
@@ -31,6 +34,30 @@ def product(rows: int, columns: int, depth: int = 128, dtype: str = "int32") -> 
 
 
 mm = product(128, 128)
+
+
+def test_what_a_parameter_takes_as_it_is_is_what_conforms_to_the_same() -> None:
+    """Of all parameters there are; objects of other classes, of subclasses too, are looked at."""
+    values = None, True, 1.5, "x", 7, np.int64(7), BlockRV(), LoopRV(), ExprRV(), Enum("Text", {"X": "x"}, type=str).X
+    annotations = {p.annotation for found in PRIMITIVES.values() for p in found.parameters}
+    quick = set()
+    for annotation in annotations:
+        for value in values:
+            if type(value) in unchanged(annotation):
+                assert conform(value, kinds_of(annotation)) is value
+                quick.add(type(value))
+            elif type(value) in (type(None), bool, float, str, BlockRV, LoopRV) and "Any" not in annotation:
+                taken = conform_or_none(value, annotation)
+                assert taken is None or taken is not value or "[" in annotation
+    assert quick == {type(None), bool, float, str, BlockRV, LoopRV}
+
+
+def conform_or_none(value: Any, annotation: str) -> Any:
+    """What a parameter makes of a value; None where it is refused."""
+    try:
+        return conform(value, kinds_of(annotation))
+    except WrongArgument:
+        return None
 
 
 def names(sch: Schedule) -> list[str]:

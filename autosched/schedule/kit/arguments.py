@@ -112,6 +112,15 @@ def _names(kinds: tuple[Kind, ...]) -> frozenset[str] | None:
     return names if names <= _KNOWN else None
 
 
+@cache
+def unchanged(annotation: str) -> frozenset[type]:
+    """Classes all of whose own objects an annotation takes as they are: for most arguments nothing else is asked."""
+    names = _names(kinds_of(annotation)) or frozenset()
+    able = {type(None): "None" in names, bool: "bool" in names, float: "float" in names,
+            str: bool(names & {"str", "BlockRV", "LoopRV"}), BlockRV: "BlockRV" in names, LoopRV: "LoopRV" in names}
+    return frozenset(cls for cls, taken in able.items() if taken)
+
+
 def _conform(value: Any, kinds: tuple[Kind, ...], names: frozenset[str]) -> Any:
     if value is None:
         if "None" in names:

@@ -64,7 +64,7 @@ from typing import Any, ParamSpec, TypeVar, cast, overload
 from autosched.errors import ScheduleError, suggest
 from autosched.ir.depth import TOO_DEEP
 from autosched.ir.stmt import Buffer
-from autosched.schedule.kit.arguments import Kind, WrongArgument, conform, fault, kinds_of, plain_number
+from autosched.schedule.kit.arguments import Kind, WrongArgument, conform, fault, kinds_of, plain_number, unchanged
 from autosched.schedule.kit.base import RV, ArgumentError, BlockRV, ExprRV, LoopRV, ScheduleBase, describe
 from autosched.schedule.kit.trace import Instruction
 
@@ -89,6 +89,7 @@ class Parameter:
         takes_block: a string given for it is a block's name.
         takes_loop: a string given for it is a loop's name.
         kinds: what it takes.
+        unchanged: classes whose own objects it takes as they are.
     """
 
     name: str
@@ -99,6 +100,7 @@ class Parameter:
     takes_block: bool
     takes_loop: bool
     kinds: tuple[Kind, ...]
+    unchanged: frozenset[type]
 
 
 @dataclass(frozen=True)
@@ -261,7 +263,8 @@ def _register(
             if sch._depth == 0:
                 sch._op = name
             for p in params:
-                args[p.name] = _conform(sch, args[p.name], p)
+                if type(args[p.name]) not in p.unchanged:
+                    args[p.name] = _conform(sch, args[p.name], p)
             if normalize is not None:
                 normalize(sch, args)
             for p in params:
@@ -305,7 +308,7 @@ def _parameter(p: inspect.Parameter) -> Parameter:
     text = str(p.annotation)
     return Parameter(
         p.name, text, p.default, p.kind is inspect.Parameter.VAR_POSITIONAL, "RV" in text, "BlockRV" in text,
-        "LoopRV" in text, kinds_of(text),
+        "LoopRV" in text, kinds_of(text), frozenset() if p.kind is inspect.Parameter.VAR_POSITIONAL else unchanged(text),
     )
 
 
