@@ -7,7 +7,7 @@ order is in ``linear``.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from math import inf
 
 from autosched.ir.expr import (
@@ -42,11 +42,14 @@ from autosched.ir.linear import (
     monomial,
     relation,
 )
+from autosched.ir.numbered import Numbered, numbered, unnumbered
 from autosched.ir.proofs import Proofs
 from autosched.ir.stmt import Range
 
 __all__ = ["Analyzer", "conjuncts", "linear_form", "simplify"]
 
+_ALIKE: dict[Numbered, Numbered] = {}  # what expressions in numbers, of variables with these names and ranges, become
+_ALIKE_LIMIT = 8192
 _TRUE, _FALSE = IntImm(1, "bool"), IntImm(0, "bool")
 
 
@@ -190,6 +193,33 @@ class Analyzer(Proofs):
         if new == expr:
             new = expr
         self._memo[expr] = new
+        return new
+
+    def simplify_alike(self, expr: Expr) -> Expr:
+        """``simplify``, worked out once for all that is written the same way, of variables of the same names and ranges.
+
+        Args:
+            expr: any expression; what is not of integers and variables alone, or of which more is known, is simplified anew.
+        """
+        variables = list(dict.fromkeys([e for e in walk_expr(expr) if type(e) is Var]))
+        values = [self._values.get(v) for v in variables]
+        if self._facts or self._nonzero or any(v in self._symbolic for v in variables) or any(x and x[0] for x in values):
+            return self.simplify(expr)
+        try:
+            code = numbered(expr, {v: k for k, v in enumerate(variables)})
+        except KeyError:
+            return self.simplify(expr)
+        known = [(v.name, v.dtype, self._bounds.get(v), None if x is None else x[1]) for v, x in zip(variables, values)]
+        asked = code, *known
+        found = _ALIKE.get(asked)
+        if found is not None:
+            new = unnumbered(found, variables)
+            return expr if new == expr else new
+        new = self.simplify(expr)
+        if len(_ALIKE) >= _ALIKE_LIMIT:
+            _ALIKE.clear()
+        with suppress(KeyError):  # beyond sums and comparisons
+            _ALIKE[asked] = numbered(new, {v: k for k, v in enumerate(variables)})
         return new
 
     def simplify_range(self, r: Range) -> Range:

@@ -486,7 +486,7 @@ def _new_loops(
                 conditions.append(value >= low)
             if high is not None and not analyzer.can_prove(value < high + 1):
                 conditions.append(value < high + 1)
-    predicate = analyzer.simplify(logical_and(*conditions)) if conditions else TRUE
+    predicate = analyzer.simplify_alike(logical_and(*conditions)) if conditions else TRUE
     return loops, values, predicate
 
 

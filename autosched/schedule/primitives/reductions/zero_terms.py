@@ -95,7 +95,7 @@ def _without_zeros(state: State, realize: BlockRealize) -> BlockRealize:
     found, new = again(partial(_guarded, state, scope, block), "zero where", block, *_behind(state, scope, block))
     loops = bind_all(Analyzer(), state.loops.values())
     values = bindings(realize)
-    extra = [loops.simplify(substitute(c, values)) for c in found]
+    extra = [loops.simplify_alike(substitute(c, values)) for c in found]
     kept = [c for c in extra if c != as_expr(True)]
     return BlockRealize(realize.iter_values, all_of([realize.predicate, *kept]), new)
 
