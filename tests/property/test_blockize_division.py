@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from typing import Any
 
 from autosched.ir.expr import BinOp, IntImm, Not, Var, eq, logical_and
 from autosched.ir.numbered import numbered, unnumbered
@@ -43,6 +44,40 @@ def test_as_worked_out() -> None:
     before = len(division._DIVISIONS)
     assert division.divide(realize, [loop], [], True) == division._worked_out(realize, [loop], [], True)
     assert len(division._DIVISIONS) == before
+
+
+def test_the_order_of_loops_decides_nothing() -> None:
+    division._DIVISIONS.clear()
+    found = 0
+    for seed in range(400):
+        realize, inner, outer = nest(random.Random(seed))
+        first = division.divide(realize, inner, outer, True)
+        known = len(division._DIVISIONS)
+        again = division.divide(realize, inner[::-1], outer[::-1], True)
+        assert again == first == division._worked_out(realize, inner[::-1], outer[::-1], True)
+        assert len(division._DIVISIONS) == known
+        found += first is not None
+    assert found > 60
+
+
+def test_whatever_decides_is_asked() -> None:
+    """Names (the order of factors), where loops begin, also those that move nothing, and on which side a loop is."""
+
+    def asked(names: str = "ijk", first: int = 1, idle: int = 0, cut: int = 1) -> None:
+        loops = [For(Var(n), IntImm(at), IntImm(4), "serial", HOLE) for n, at in zip(names, (first, 0, idle))]
+        a, b, _ = (n.var for n in loops)
+        iters = (IterVar(Var("v"), Range(IntImm(0), IntImm(24)), "spatial"),)
+        realize = BlockRealize((a * 4 + b,), TRUE, Block("b", iters, (), (), HOLE))
+        assert division.divide(realize, loops[cut:], loops[:cut], True) == division._worked_out(
+            realize, loops[cut:], loops[:cut], True)
+
+    division._DIVISIONS.clear()
+    choices: tuple[dict[str, Any], ...] = (
+        {}, {"names": "xjk"}, {"first": 2}, {"first": 0}, {"first": 0, "idle": 1}, {"cut": 2}, {}
+    )
+    for choice in choices:
+        asked(**choice)
+    assert len(division._DIVISIONS) == len(choices) - 1
 
 
 def test_numbers_say_what_is_written() -> None:

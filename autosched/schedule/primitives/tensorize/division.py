@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from autosched.ir.expr import Expr, IntImm, Var, int_value, logical_and
-from autosched.ir.functor import uses
+from autosched.ir.functor import free_vars, uses
 from autosched.ir.numbered import Numbered, numbered, unnumbered
 from autosched.ir.simplify import Analyzer, conjuncts
 from autosched.ir.stmt import TRUE, BlockRealize, For
@@ -44,7 +44,7 @@ class Division:
     inner_predicate: Expr
 
 
-# Divisions in numbers, the loops' variables by their place.
+# Divisions in numbers, the loops' variables by their first place in what is divided.
 _DIVISIONS: OrderedDict[Numbered, Numbered] = OrderedDict()
 _DIVISIONS_LIMIT = 2048
 _UNKNOWN = object()
@@ -64,12 +64,15 @@ def divide(realize: BlockRealize, inner: Sequence[For], outer: Sequence[For], pr
     Returns:
         the division, or None where there is none.
     """
-    variables = [n.var for n in (*outer, *inner)]
+    loops, inside = {n.var: n for n in (*outer, *inner)}, {n.var for n in inner}
+    # By their first place in what is divided: in which order the loops run decides nothing.
+    variables = list(dict.fromkeys([v for e in (*realize.iter_values, realize.predicate) for v in free_vars(e)]))
     numbers = {var: k for k, var in enumerate(variables)}
     try:
+        ends = {v: (numbered(n.min, {}), numbered(n.extent, {})) for v, n in loops.items()}
         asked = (
-            preserve_unit, len(outer),
-            tuple([(n.var.name, n.var.dtype, numbered(n.min, {}), numbered(n.extent, {})) for n in (*outer, *inner)]),
+            preserve_unit, all(int_value(n.min) == 0 for n in loops.values()),
+            tuple([(v.name, v.dtype, v in inside, ends[v]) for v in variables]),
             tuple([numbered(v, numbers) for v in realize.iter_values]), numbered(realize.predicate, numbers),
             tuple([(numbered(iv.dom.min, {}), numbered(iv.dom.extent, {})) for iv in realize.block.iter_vars]),
         )
