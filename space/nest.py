@@ -608,8 +608,8 @@ def _axes(out: Site, anchor: Site | None, lanes: int) -> tuple[tuple[Axis, ...],
     axes: list[Axis] = []
     anchor_vars: list[Var] = []
     for dim, index in enumerate(out.store.indices[:-lanes]):
-        if int_value(index) == 0 and int_value(out.store.buffer.shape[dim]) == 1:
-            continue  # a dimension of one element needs no loop
+        if int_value(index) is not None:
+            continue  # a dimension along which one element is stored needs no loop
         value = bound.get(index) if isinstance(index, Var) else None
         if not isinstance(value, Var) or value not in loop_of:
             raise SpaceError(f"dimension {dim} of {out.store.buffer.name} is not one loop of block {out.block.name!r}", "form")

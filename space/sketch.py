@@ -34,7 +34,8 @@ LAST = (
     Wanted(handed=True), Wanted(cropped=True), Wanted(handed=True, cropped=True), Wanted(loaded=True),
     Wanted(handed=True, loaded=True), Wanted(digits=True), Wanted(digits=True, ranged=True), Wanted(settled=True),
     Wanted(digits=True, settled=True), Wanted(digits=True, ranged=True, settled=True), Wanted(digits=True, shared=True),
-    Wanted(digits=True, shared=True, settled=True), Wanted(beside=True),
+    Wanted(digits=True, shared=True, settled=True), Wanted(beside=True), Wanted(chosen=True), Wanted(loaded=True, finer=True),
+    Wanted(digits=True, shared=True, grouped=True), Wanted(handed=True, loaded=True, chosen=True),
 )
 CUT = 1 << 13  # micro-ops of a program from which on its parts are cut, whoever unpacks them
 
@@ -227,7 +228,9 @@ def sketches(
     # take apart, as heads of attention, is several axes everywhere; and each range of a tensor that is read by itself, as
     # queries, keys and values that are made as one, is a tensor; or heads that share keys are two axes, of which these have one.
     # Where products are many, as in blocks behind each other, the weights among what the program makes are chosen for all of them
-    # together then. And what stands behind a border, as tokens behind one of a class, is made where it goes.
+    # together then. And what stands behind a border, as tokens behind one of a class, is made where it goes; what is computed in
+    # two ways is no stage, but two parts of a result; and what stages read of a coarser image is loaded from where it is stored,
+    # or at digits of channels, where these are several axes everywhere.
     for base in LAST:
         found = found or _fitting(normal_forms(func, target, base), target, structural, numeric)[0]
     if not found:

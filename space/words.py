@@ -13,7 +13,7 @@ from autosched.schedule.kit.names import made_of
 from autosched.schedule.kit.primitive import PRIMITIVES
 
 _WORD = re.compile(r"(?<![\w.])[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*")
-_INDEX = re.compile(r"\bindex (\(*\w+\)*(?: (?:[-+*]|//|%) \(*\w+\)*)*) of (?=\w)")
+_INDEX = re.compile(r"\bindex (T\.\w+\(.*?\)|\(*\w+\)*(?: (?:[-+*]|//|%) \(*\w+\)*)*) of (?=\w)")
 _LOOP = re.compile(r"\bloop (?!of\b)(\w+)")
 _CONDITION = re.compile(r"\ba condition on (\w+)")
 _PART = "a part of "
@@ -94,6 +94,11 @@ def _elided(text: str, mine: Callable[[str], bool]) -> str:
 
 
 def _once(text: str) -> str:
-    """The text with what stands twice in a row of names said once."""
+    """The text with what stands twice in a row of names said once: names, not arguments or indices that are equal."""
     text = re.sub(r"\bblocks '(\w+)' and '\1' both write\b", "two stores write", text)
-    return re.sub(r"((?:a part of )?\b[A-Za-z]\w*)(?:(?:, | and )\1\b)+", r"\1", text)
+
+    def said(names: re.Match[str]) -> str:
+        before = text[: names.start()]
+        return names[0] if sum(map(before.count, "([")) > sum(map(before.count, ")]")) else names[1]
+
+    return re.sub(r"((?:a part of )?\b[A-Za-z]\w*)(?:(?:, | and )\1\b)+", said, text)

@@ -18,6 +18,7 @@ import numpy.typing as npt
 
 from autosched.errors import LoweringError
 from autosched.ir.expr import BinOp, Call, Cast, Expr, IntImm, Not, Var
+from autosched.ir.patterns import choice_of
 
 Ints = npt.NDArray[np.int64]
 Pick = npt.NDArray[Any]  # a mask, or indices
@@ -355,11 +356,27 @@ def linear(expr: Expr, env: Env) -> Lin:
         return floordiv(a, amount) if expr.op == "shift_right" else a.scale(amount)
     if isinstance(expr, Call) and expr.op == "likely":
         return linear(expr.args[0], env)
+    if isinstance(expr, Call) and expr.op == "abs":
+        a = linear(expr.args[0], env)
+        return _make("max", a, a.scale(-1))
     if isinstance(expr, Not):
         return _truth(expr, env)
+    choice = choice_of(expr)
+    if choice is not None:
+        return _chosen(_truth(choice[0], env), linear(choice[1], env), linear(choice[2], env))
     from autosched.ir.printer import expr_text
 
     raise LoweringError("index", f"{expr_text(expr)} is not an index that is known before the program runs")
+
+
+def _chosen(holds: Lin, yes: Lin, no: Lin) -> Lin:
+    """``yes`` where ``holds`` is 1, ``no`` where it is 0: the larger one, when the other one is far enough below it."""
+    if not holds.terms:
+        return yes if holds.const else no
+    (low, high), (least, most) = yes.bounds(), no.bounds()
+    far = max(most - low, high - least, 0)
+    # The least of both says so to bounds, which see only what is far below.
+    return _make("max", _make("max", yes.add(holds, far).plus(-far), no.add(holds, -far)), Lin(None, min(low, least)))
 
 
 def _truth(expr: Expr, env: Env) -> Lin:

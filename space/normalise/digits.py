@@ -16,18 +16,29 @@ from autosched.errors import ScheduleError
 from autosched.ir.expr import BinOp, BufferLoad, Expr, Var, int_value
 from autosched.ir.functor import free_vars, substitute, walk_expr
 from autosched.ir.simplify import linear_form
-from autosched.ir.stmt import Block, PrimFunc
+from autosched.ir.stmt import PrimFunc
 from autosched.schedule import Schedule
 from autosched.target import Target
 from space.normalise import copies, initial, loops, moving, ranges
 from space.normalise.axes import Axes, Place, accesses
-from space.normalise.blocks import device_block, device_blocks, extents, is_placed, loads_of, product_of, store_of
+from space.normalise.blocks import (
+    device_block,
+    device_blocks,
+    extents,
+    is_placed,
+    loads_of,
+    product_of,
+    store_of,
+    written,
+)
 from space.normalise.groups import divided
 
 MOST = 8  # times that axes are taken apart
 
 
-def apart(begun: Schedule, target: Target, ranged: bool = False, shared: bool = False) -> Schedule | None:
+def apart(
+    begun: Schedule, target: Target, ranged: bool = False, shared: bool = False, grouped: bool = False
+) -> Schedule | None:
     """A schedule in which axes that tensors in between are read or stored along by digits are an axis for each digit.
 
     Args:
@@ -36,6 +47,7 @@ def apart(begun: Schedule, target: Target, ranged: bool = False, shared: bool = 
         ranged: whether ranges that are read each by itself are tensors of their own besides; there are some, or it is None.
         shared: whether axes are several, too, of which products read one digit alone; there are some, or it is None. Ranges are
             tensors of their own then where there are some.
+        grouped: whether then, too, of which stages that compute read one digit alone of what the program makes.
 
     Returns:
         It, or None where there are none, or a primitive refuses.
@@ -44,10 +56,10 @@ def apart(begun: Schedule, target: Target, ranged: bool = False, shared: bool = 
     with suppress(ScheduleError):  # a block in loops that are not its own is none yet that can be split
         initial.plainly(sch, target)
         loops.arranged(sch, target)
-    if shared and not any(True for b in device_blocks(sch.func) for _ in _shared(b)):
+    if shared and not any(True for _ in _shared(sch.func, grouped)):
         return None
     cut = (ranged or shared) and ranges.apply(sch)
-    axes, sizes = _sizes(sch.func, ranged, shared)
+    axes, sizes = _sizes(sch.func, ranged, shared, grouped)
     if not (sizes or cut):
         return None
     try:
@@ -55,7 +67,7 @@ def apart(begun: Schedule, target: Target, ranged: bool = False, shared: bool = 
             divided(sch, axes, sizes)
             further = (ranged or shared) and ranges.apply(sch)
             cut |= further
-            axes, sizes = _sizes(sch.func, ranged, shared)
+            axes, sizes = _sizes(sch.func, ranged, shared, grouped)
             if not (sizes or further):
                 break
         else:
@@ -70,12 +82,12 @@ def apart(begun: Schedule, target: Target, ranged: bool = False, shared: bool = 
     return sch
 
 
-def _sizes(func: PrimFunc, ranged: bool, shared: bool) -> tuple[Axes, dict[Place, int]]:
+def _sizes(func: PrimFunc, ranged: bool, shared: bool, grouped: bool) -> tuple[Axes, dict[Place, int]]:
     """The axes of a program, and of those that are taken apart the extents of the innermost digits; as for ``apart``."""
     axes = Axes(device_blocks(func))
     sizes: dict[Place, int] = {}
     turns = ranges.by_turns(func) if ranged or shared else ()
-    alone = [((b.ident, v), n) for b in device_blocks(func) for v, n in _shared(b)] if shared else ()
+    alone = _shared(func, grouped) if shared else ()
     for place, size in (*_taken_apart(func), *turns, *alone):
         axis = axes.of(place)
         sizes[axis] = min(size, sizes.get(axis, size))  # larger digits are taken apart next
@@ -105,14 +117,21 @@ def _each_factor(sch: Schedule) -> None:
             copies.twice(sch, block)
 
 
-def _shared(block: Block) -> Iterator[tuple[Var, int]]:
-    """The iterators of which a product's factor, or what only is moved, reads a digit, and the extent of the inner one."""
-    product, size = product_of(block), extents(block)
-    read = product.factors if product is not None else loads_of(block) if is_placed(store_of(block).value) else ()
-    for e in (e for x in read for i in x.indices for e in walk_expr(i)):
-        each = int_value(e.b) if isinstance(e, BinOp) and e.op in ("//", "%") else None
-        if isinstance(e, BinOp) and isinstance(e.a, Var) and each and each > 1 and size.get(e.a, 0) % each == 0:
-            yield e.a, each
+def _shared(func: PrimFunc, grouped: bool) -> Iterator[tuple[Place, int]]:
+    """The iterators of which a product's factor, or what only is moved, reads a digit, and the extent of the inner one.
+
+    With ``grouped`` also those of which a stage reads one of what the program makes.
+    """
+    made = written(func) if grouped else set()
+    for block in device_blocks(func):
+        product, size = product_of(block), extents(block)
+        moves = is_placed(store_of(block).value)
+        read = product.factors if product is not None else [x for x in loads_of(block) if moves or (
+            x.buffer in made and block.init is None)]
+        for e in (e for x in read for i in x.indices for e in walk_expr(i)):
+            each = int_value(e.b) if isinstance(e, BinOp) and e.op in ("//", "%") else None
+            if isinstance(e, BinOp) and isinstance(e.a, Var) and each and each > 1 and size.get(e.a, 0) % each == 0:
+                yield (block.ident, e.a), each
 
 
 def _inner(index: Expr, size: Mapping[Var, int], extent: int) -> int | None:

@@ -51,6 +51,10 @@ class Wanted(NamedTuple):
         shared: whether then also an axis is several of which products read one digit alone, as heads of queries that share keys;
             and ranges are tensors of their own where there are some.
         beside: whether what a choice by place has on one side of a border is made where it goes.
+        grouped: whether then also an axis is several of which stages read one digit alone of what the program makes, as what is
+            known of groups of channels.
+        finer: whether what is loaded so may also be what a stage reads at digits, as a coarser image, of what the program makes.
+        chosen: whether stages that compute in several ways, by place, are written into results, which have parts then.
     """
 
     differences: bool = False
@@ -76,11 +80,15 @@ class Wanted(NamedTuple):
     settled: bool = False
     shared: bool = False
     beside: bool = False
+    grouped: bool = False
+    finer: bool = False
+    chosen: bool = False
 
     @property
     def plain(self) -> Wanted:
         """What the form has that has nothing it need not have."""
-        return self.only("whole", "handed", "loaded", "cropped", "digits", "ranged", "settled", "shared", "beside")
+        return self.only("whole", "handed", "loaded", "cropped", "digits", "ranged", "settled", "shared", "beside",
+                         "grouped", "finer", "chosen")
 
     def only(self, *names: str) -> Wanted:
         """What is wanted of it, as far as some fields say: whoever is given that does not depend on others.

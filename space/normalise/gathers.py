@@ -103,6 +103,17 @@ def stages(sch: Schedule, target: Target) -> None:
             _moved_before(sch, block, made)
 
 
+def coarser(func: PrimFunc) -> bool:
+    """Whether a stage computes with what the program makes in int8 and it reads at digits of its iterators.
+
+    Args:
+        func: of plain blocks.
+    """
+    made = {b for b in written(func) if b.dtype == "int8"}
+    stages = [b for b in device_blocks(func) if b.init is None and not is_move(store_of(b).value)]
+    return any(x.buffer in made and has_digits(*x.indices) for b in stages for x in loads_of(b))
+
+
 def _moved_before(sch: Schedule, block: Block, made: set[Buffer]) -> None:
     """Lets blocks move what is made in int8 to where a stage computes with it, which reads it at digits: a finer image, say."""
     for _ in range(MOST):

@@ -19,9 +19,11 @@ from space.normalise import (
     batches,
     beside,
     choices,
+    chosen,
     clips,
     conditions,
     copies,
+    counted,
     diagonal,
     digits,
     doubled,
@@ -95,13 +97,19 @@ def attempt(func: PrimFunc, target: Target, wanted: Wanted, last: bool = True) -
     if not plain_blocks(begun.func):
         return None, ""
     trims.unread(begun)
+    if wanted.chosen:
+        sides = None if is_packed(begun.func, target) else chosen.apart(begun, target)
+        if sides is None:
+            return None, ""
+        begun = sides
     if wanted.handed:
         ended = handed.apart(begun)
         if ended is None:
             return None, ""
         begun = ended
     if wanted.digits:
-        split = None if is_packed(begun.func, target) else digits.apart(begun, target, wanted.ranged, wanted.shared)
+        asked = wanted.ranged, wanted.shared, wanted.grouped
+        split = None if is_packed(begun.func, target) else digits.apart(begun, target, *asked)
         if split is None:
             return None, ""
         begun = split
@@ -115,9 +123,11 @@ def attempt(func: PrimFunc, target: Target, wanted: Wanted, last: bool = True) -
     if wanted.loaded:
         stages = units.single(begun)
         loaded = joined.with_given(stages or begun, target) or stages
-        if loaded is None:
+        if wanted.finer and (is_packed(begun.func, target) or not gathers.coarser(begun.func)):
             return None, ""
-        begun = loaded
+        if loaded is None and not wanted.finer:
+            return None, ""
+        begun = loaded or begun
     if wanted.moved:
         made = None if is_packed(begun.func, target) else moving.apart(begun, target)
         if made is None:
@@ -228,14 +238,15 @@ def _in_some_way(begun: Schedule, func: PrimFunc, target: Target, wanted: Wanted
 
 
 def _elsewhere(sch: Schedule) -> bool:
-    """Whether a form has no schedule because a stage reads sums elsewhere than it stores."""
-    return joined.elsewhere(split_host(sch.func).device)
+    """Whether a form has no schedule because a stage reads sums elsewhere than it stores, or what lies as others want it."""
+    device = split_host(sch.func).device
+    return joined.elsewhere(device) or widening.lacks(device)
 
 
 def _needs(func: PrimFunc, target: Target, unpacked: bool) -> bool:
     """Whether a form lacks something that another one has. Only then there is another: a form is part of what a point means."""
     away = any(b.init is None and negation.takes_away_loads(store_of(b).value) for b in device_blocks(func))
-    return away or lacking.lacks(func, target, not unpacked) or starts.applies(func, target) or (
+    return away or lacking.lacks(func, target, not unpacked) or starts.applies(func, target) or counted.applies(func) or (
         unpacked and (units.applies(func) or gathers.flattens(func))) or groups.applies(func) or choices.applies(func)
 
 
@@ -247,6 +258,7 @@ def _laid_out(
     # Of what several products read each may want another layout. Two layouts of one copy are for where copies of their own are no
     # way: these had points first.
     shared = found is not None and not otherwise and gathers.shared(found)
+    shared |= found is not None and otherwise == APART and widening.lacks(split_host(found.func).device)
     if why or shared or (found is None and not is_packed(begun.func, target)):
         other = _formed(begun, func, target, wanted, True, otherwise)[0]
         return (found, why) if other is None else (other, "")
@@ -305,6 +317,7 @@ def _in_values(sch: Schedule, target: Target, wanted: Wanted, otherwise: int) ->
     values.apply(sch, target)
     negation.products(sch, target)
     if otherwise:
+        counted.apply(sch, target)
         choices.apply(sch, target)
         starts.apply(sch, target)
         factors.apply(sch, target)

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from autosched.ir.expr import BinOp, BufferLoad, Call, Cast, Expr, Var, int_value
 from autosched.ir.functor import expr_children, walk_expr
 from autosched.ir.host import is_move, kind_of
-from autosched.ir.stmt import Block, BufferStore
+from autosched.ir.stmt import Block, BufferStore, PrimFunc
 from autosched.schedule import Schedule
 from autosched.schedule.primitives.reductions.diagonal import converts
 from autosched.target import Target
@@ -43,6 +43,18 @@ def apply(sch: Schedule, target: Target, loaded: bool = False) -> None:
         if not any(_step(sch, block, config.block_out, loaded) for block in device_blocks(sch.func)):
             return
     raise unfit(f"more than {MOST} steps to widen int8 operands")
+
+
+def lacks(func: PrimFunc) -> bool:
+    """Whether a form has no schedule because the ALU reads elements of int8 as the host lays them out, which nothing widens.
+
+    Args:
+        func: the program, in form.
+    """
+    blocks = device_blocks(func)
+    made = {store_of(b).buffer for b in blocks}
+    return any(product_of(b) is None and store_of(b).buffer.dtype == "int32" and any(
+        x.dtype == "int8" and x.buffer not in made for x in loads_of(b)) for b in blocks)
 
 
 def _unpadded(sch: Schedule) -> None:

@@ -25,6 +25,7 @@ OPS: Mapping[str, Callable[[Any, Any], Any]] = {
     "+": operator.add, "-": operator.sub, "*": operator.mul, "//": operator.floordiv, "%": operator.mod, "min": min, "max": max,
     "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge, "==": operator.eq, "!=": operator.ne,
     "and": lambda a, b: a and b, "or": lambda a, b: a or b, "shift_left": operator.lshift, "shift_right": operator.rshift,
+    "if_then_else": lambda holds, yes, no: yes if holds else no, "abs": abs,
 }
 
 
@@ -36,7 +37,7 @@ def value(expr: Expr, point: Mapping[Var, int]) -> Any:
     if isinstance(expr, Not):
         return not value(expr.a, point)
     if isinstance(expr, Call):
-        return OPS[expr.op](*(value(a, point) for a in expr.args))
+        return OPS[expr.op](*[value(a, point) for a in expr.args])
     assert isinstance(expr, BinOp)
     return OPS[expr.op](value(expr.a, point), value(expr.b, point))
 
@@ -73,12 +74,18 @@ CONDITION = st.recursive(
 )
 
 
+CHOICE = st.one_of(
+    st.builds(lambda c, a, b: Call("if_then_else", (c, a, b), "int32"), CONDITION, INDEX, INDEX),
+    INDEX.map(lambda a: Call("abs", (a,), "int32")),
+)
+MIRRORED = Call("if_then_else", (BinOp("<", VARS[0], IntImm(1, "int32"), "bool"), 1 - VARS[0], VARS[0] - 1), "int32")
 # A part of it is below 2, and what is left is divided once more.
 FUSED = by_constant((BinOp("+", by_constant((VARS[0], "*", 2)), VARS[2], "int32"), "//", 8))
 
 
-@given(INDEX)
+@given(INDEX | CHOICE)
 @example(FUSED)
+@example(MIRRORED)
 @example(by_constant((VARS[0], "//", 1)))
 @example(by_constant((BinOp("-", by_constant((VARS[0], "*", 4)), VARS[2], "int32"), "//", 4)))
 @example(shifted((VARS[0], "shift_right", 1)))
@@ -91,6 +98,10 @@ def test_an_index_keeps_its_value_and_stays_within_its_bounds(expr: Expr) -> Non
     part, least, most = lin.restrict(LOOPS[:1])
     rest = wanted - part.evaluate(VALUES)
     assert part.loops() <= set(LOOPS[:1]) and least <= rest.min() and rest.max() <= most
+
+
+def test_a_choice_is_within_the_bounds_of_what_is_chosen() -> None:
+    assert linear(MIRRORED, ENV).bounds() == (-10, 10)
 
 
 @given(CONDITION)

@@ -339,14 +339,22 @@ def test_the_number_of_a_step_is_told(target: str) -> None:
 def test_terms_count_by_their_places(target: str) -> None:
     x, k = te.placeholder((16, 32), "int8", name="x"), te.reduce_axis((0, 16), "k")
 
-    def summed(term: Callable[[Expr, Expr], Expr]) -> PrimFunc:
-        s = te.compute((16, 32), lambda i, j: te.sum(term(wide(x[k, j]), k <= i), axis=k), name="s")
+    def summed(term: Callable[[Expr, Expr], Expr], all_of: Callable[..., Expr] = te.sum) -> PrimFunc:
+        s = te.compute((16, 32), lambda i, j: all_of(term(x[k, j], k <= i), axis=k), name="s")
         return te.create_prim_func([x, int8(s)])
 
-    computes(summed(lambda v, holds: v * te.if_then_else(holds, 1, 0)), target)
-    with refused(SpaceError, "layout") as caught:
-        Space(summed(lambda v, holds: te.if_then_else(holds, v, 0)), target)
-    assert str(caught.value).endswith("compute it in a block before the sum, or multiply what is read by a choice of 1 or 0")
+    computes(summed(lambda v, holds: wide(v) * te.if_then_else(holds, 1, 0)), target)
+    computes(summed(lambda v, holds: te.if_then_else(holds, wide(v), 0)), target)
+    computes(summed(lambda v, holds: wide(te.if_then_else(holds, te.const(0, "int8"), v))), target)
+    advice = "compute it in a block before the sum"
+    for term, all_of, said in (  # what is no element, and what is no sum
+        (lambda v, holds: te.if_then_else(holds, wide(v) >> 1, 0), te.sum,
+         advice + ", or multiply what is read by a choice of 1 or 0"),
+        (lambda v, holds: te.if_then_else(holds, wide(v), -128), te.max, advice),
+    ):
+        with refused(SpaceError, "layout") as caught:
+            Space(summed(term, all_of), target)
+        assert str(caught.value).endswith(said)
 
 
 # -- finer maps ----------------------------------------------------------------------------------------------------------

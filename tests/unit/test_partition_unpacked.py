@@ -16,6 +16,7 @@ from autosched.schedule import Schedule
 from autosched.schedule.kit.base import BlockRV
 from autosched.script import parse
 from space import Space
+from space.normalise.blocks import device_blocks
 
 Same = Callable[..., None]
 
@@ -136,7 +137,7 @@ def test_points_cut_several_results_of_one_sum_alike(target: str, monkeypatch: p
     within_bounds(space, func, cut, 12)
 
 
-def crossing(rows: int) -> PrimFunc:
+def crossing(rows: int, read: str = "A[vi, vj]") -> PrimFunc:
     """Two nests with one between them, which stores the rows from ``rows`` on of what the first one does the first 8 of."""
     return parse(f'''
 @T.prim_func
@@ -153,17 +154,19 @@ def main(A: T.Buffer((16, 16), "int8"), C: T.Buffer((16, 16), "int8"), D: T.Buff
     for i, j in T.grid(8, 16):
         with T.sblock("D"):
             vi, vj = T.axis.remap("SS", [i, j])
-            D[vi, vj] = A[vi, vj]
+            D[vi, vj] = {read}
 ''')
 
 
-@pytest.mark.parametrize(("rows", "kept"), [(8, True), (7, False)])  # boundary: a row that both store
-def test_loops_merge_over_what_stores_elsewhere(rows: int, kept: bool, same: Same) -> None:
+@pytest.mark.parametrize(("rows", "order"), [(8, "ECD"), (7, "CDE")])  # boundary: a row that both store
+def test_loops_merge_over_what_stores_elsewhere(rows: int, order: str, same: Same) -> None:
     sch = Schedule(crossing(rows))
-    loops = [sch.get_loops("C")[0], sch.get_loops("D")[0]]
-    if not kept:
-        with refused(ScheduleError, "place"):
-            sch.merge(loops)
-        return
-    sch.merge(loops)
+    sch.merge([sch.get_loops("C")[0], sch.get_loops("D")[0]])
+    assert [b.name for b in device_blocks(sch.func)] == list(order)
     same(crossing(rows), sch, 0)
+
+
+def test_loops_do_not_merge_over_what_the_later_one_reads() -> None:
+    sch = Schedule(crossing(7, "C[vi + 8, vj]"))
+    with refused(ScheduleError, "place"):
+        sch.merge([sch.get_loops("C")[0], sch.get_loops("D")[0]])

@@ -226,6 +226,8 @@ def test_a_difference_inside_a_sum_is_not_said_to_be_another_term() -> None:
     ("cache_read: C[v0, D[v1]] and C[vi, 3]", "cache_read: C[..] and C[vi, 3]"),
     ("T.Select(A_global[v0] < 0, -1, 1), x_global", "T.Select(A[..] < 0, -1, 1), x_global"),
     ("Wide_part, eye_4 and local.acc_buffer", "Wide_part, eye_4 and local.acc_buffer"),
+    ("index T.if_then_else(v0 < 1, 1 - v0, v0 - 1) of C_global is none", "an index of C is none"),
+    ("T.if_then_else(vi < 1, 1 - vi, vi - 1) in C, and C[vi, vi]", "T.if_then_else(vi < 1, 1 - vi, vi - 1) in C, and C[vi, vi]"),
 ])
 def test_what_is_said_in_other_words(text: str, said: str) -> None:
     assert in_users_words(text, parse(TEXT % "C[vi, vj]")) == said

@@ -146,7 +146,8 @@ class Partition(Loops):
             ScheduleError: the nests differ in shape, or a later body would read or overwrite what an earlier one has
                 not yet, or has already, touched.
 
-        What the host unpacks between the nests comes after all of them: it runs when the accelerator is done in any case.
+        What the host unpacks between the nests comes after all of them: it runs when the accelerator is done in any case. They
+        are merged where the last one stands, or where the first one does if something between them reads what that makes.
 
         Before::
 
@@ -191,7 +192,7 @@ class Partition(Loops):
                     self.refuse(f"loops {a.var.name} and {b.var.name} differ in extent", [a.var, b.var],
                                 hint="split them first so that the outer loops have one extent, and merge those", code="loop")
         late = _host_between(state, top, nests)
-        self._mergeable(state, top, nests, {block.ident for _, block in late})
+        first_place = self._mergeable(state, top, nests, {block.ident for _, block in late})
         if not state.trusted:
             try:
                 _in_blocks(state, scopes[0], nests)
@@ -205,8 +206,11 @@ class Partition(Loops):
         for var, old in reversed(list(zip(news, first))):
             new = For(var, const(0, var.dtype), old.extent, "serial", new)
         table: dict[int, Stmt | None] = {id(nest[0]): None for nest in nests}
-        table.update((id(stmt), None) for stmt, _ in late)
-        table[id(nests[-1][0])] = seq(new, *[stmt for stmt, _ in late])
+        if first_place:
+            table[id(nests[0][0])] = new
+        else:
+            table.update((id(stmt), None) for stmt, _ in late)
+            table[id(nests[-1][0])] = seq(new, *[stmt for stmt, _ in late])
         self.commit_nodes(state, table)
         return self.loop_rv(news[-1])
 
@@ -224,19 +228,29 @@ class Partition(Loops):
                             hint=f"merge at loop {outer.var.name} instead, or move the other statements away", code="place")
         return nest
 
-    def _mergeable(self, state: State, top: Stmt, nests: list[list[For]], late: set[Ident]) -> None:
-        """Refuses when a dependence between the nests, or with what stands and stays between them, would turn round."""
+    def _mergeable(self, state: State, top: Stmt, nests: list[list[For]], late: set[Ident]) -> bool:
+        """Refuses when a dependence between the nests, or with what stands and stays between them, would turn round.
+
+        Returns:
+            Whether they are merged where the first one stands, because what stands between them reads what it makes.
+        """
         order = [b.ident for b in state.children_of(top)]
         home = {b.ident: k for k, nest in enumerate(nests) for b in state.children_of(nest[0])}
         places = {ident: i for i, ident in enumerate(order)}
         last = min(places[b.ident] for b in state.children_of(nests[-1][0]))
+        early = False
+        needs = [(dep.src, dep.dst) for dep in state.dependences(top) if home.get(dep.src) is None and home.get(dep.dst, 0) > 0]
+        since = max(places[b.ident] for b in state.children_of(nests[0][0]))
+        stays = next((pair for pair in needs if places[pair[0]] > since), None)
         for dep in state.dependences(top):
             src, dst = home.get(dep.src), home.get(dep.dst)
             if dep.kind == "WAW" and disjoint_results(state.block(dep.src), state.block(dep.dst)):
                 continue  # parts of one stage
             names = f"block {state.block(dep.dst).name} depends on block {state.block(dep.src).name}"
             if src is not None and dst is None and places[dep.dst] < last and dep.dst not in late:
-                self.refuse(f"{names}, and stands between the loops that are merged", [dep.src, dep.dst], code="place")
+                early = True
+                if stays is not None:
+                    self.refuse(f"{names}, and stands between the loops that are merged", [dep.src, dep.dst], code="place")
             if src is None and dst is not None and places[dep.src] > last:
                 self.refuse(f"{names}, which stands after the last of the loops given", [dep.src, dep.dst],
                             hint="give the loops in program order", code="order")
@@ -248,6 +262,7 @@ class Partition(Loops):
             if not self._same_iteration(state, dep.buffer, dep.src, dep.dst, nests[src], nests[dst]):
                 self.refuse(f"{names} in a later iteration of the merged loop", [dep.src, dep.dst],
                             hint="use compute_at or reverse_compute_at, which move what is needed", code="order")
+        return early
 
     def _same_iteration(
         self, state: State, buffer: Buffer, src: object, dst: object, first: list[For], second: list[For]

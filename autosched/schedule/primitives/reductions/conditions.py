@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from autosched.ir.expr import BinOp, BufferLoad, Call, Cast, Expr, IntImm, Var, const, int_value
+from autosched.ir.expr import BinOp, BufferLoad, Call, Cast, Expr, IntImm, Var, cast, const, int_value
 from autosched.ir.functor import free_vars, substitute, walk_expr
 from autosched.ir.patterns import UPDATES, choice_of, has_loads, loads_from, loads_in, operands, update_of
 from autosched.ir.print_expr import expr_text
@@ -75,14 +75,14 @@ class Conditions(ScheduleBase):
         """Writes a product that is chosen, with 0 elsewhere, as a product of which a factor is.
 
         The factor is the one that reads by all that the condition is about; others are guarded, too, where they would read
-        outside of their tensors otherwise.
+        outside of their tensors otherwise. One element that is chosen by more than it is read by is multiplied by 1 or by 0.
 
         Args:
             block: handle or name of a block that stores one value.
             path: the operand to take at each step from the stored value down to the choice.
 
         Raises:
-            ScheduleError: no choice between a product and 0 by iterators alone.
+            ScheduleError: no choice between a product, or such an element, and 0 by iterators alone.
 
         Before::
 
@@ -260,6 +260,7 @@ def _guarded(block: Block, path: list[int]) -> Block:
     store = plain_store(block)
     value = part_at(block, store.value, path)
     new = guarded_factors(block, value)
+    new = counted_element(block, value) if new is None else new
     if new is None:
         raise Refusal(f"{expr_text(value)} in block {block.name} is no choice between a product and 0 by iterators alone",
                       [block.ident], code="form")
@@ -277,9 +278,7 @@ def guarded_factors(block: Block, value: Expr) -> Expr | None:
     parts = choice_of(value)
     if parts is None or has_loads(parts[0]):
         return None
-    condition, yes, no = parts
-    if int_value(yes) == 0:
-        condition, yes, no = negated(condition), no, yes
+    condition, yes, no = _zero_last(*parts)
     if not (isinstance(yes, BinOp) and yes.op == "*" and int_value(no) == 0 and has_loads(yes.a) and has_loads(yes.b)):
         return None
     factors = (yes.a, yes.b)
@@ -290,6 +289,31 @@ def guarded_factors(block: Block, value: Expr) -> Expr | None:
         outside = [reads[0] or not reads[1], not reads[0] and reads[1]]
     a, b = [_under(condition, f) if out else f for f, out in zip(factors, outside)]
     return BinOp("*", a, b, value.dtype)
+
+
+def counted_element(block: Block, value: Expr) -> Expr | None:
+    """A choice between one element of int8 and 0 as that element times 1 or 0; None for any other value.
+
+    Args:
+        block: any.
+        value: any part of what it stores; what chooses is about more than the element is read by, which is there anyway.
+    """
+    parts = choice_of(value.value if isinstance(value, Cast) else value)
+    if parts is None or value.dtype != "int32" or has_loads(parts[0]):
+        return None
+    condition, yes, no = _zero_last(*parts)
+    element = yes.value if isinstance(yes, Cast) else yes
+    if int_value(no) != 0 or not isinstance(element, BufferLoad) or element.dtype != "int8" or not _inside(block, element):
+        return None
+    if set(free_vars(condition)) <= {v for i in element.indices for v in free_vars(i)}:
+        return None
+    counts = Call("if_then_else", (condition, const(1, "int32"), const(0, "int32")), "int32")
+    return BinOp("*", cast("int32", yes), counts, "int32")
+
+
+def _zero_last(condition: Expr, yes: Expr, no: Expr) -> tuple[Expr, Expr, Expr]:
+    """A choice with the other condition, where it is 0 under this one."""
+    return (negated(condition), no, yes) if int_value(yes) == 0 else (condition, yes, no)
 
 
 def _under(condition: Expr, factor: Expr) -> Expr:
@@ -307,4 +331,4 @@ def _inside(block: Block, value: Expr) -> bool:
                for x in loads_in(value) for i, e in zip(x.indices, x.buffer.shape))
 
 
-__all__ = ["Conditions", "guarded_factors"]
+__all__ = ["Conditions", "counted_element", "guarded_factors"]

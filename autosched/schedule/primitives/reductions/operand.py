@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from autosched.ir.expr import BinOp, BufferLoad, Call, Cast, Expr, IntImm, Select, Var, bits, int_value, logical_not
 from autosched.ir.functor import Substitute, expr_children, free_vars, substitute
-from autosched.ir.patterns import choice_of, loads_in
+from autosched.ir.patterns import choice_of, loads_in, update_of
 from autosched.ir.print_expr import expr_text
 from autosched.ir.region import with_access
 from autosched.ir.simplify import Analyzer, linear_form
@@ -78,7 +78,9 @@ def operand_stage(block: Block, part: Expr, names: set[str], buffers: set[str]) 
     value = known.simplify(guarded.visit_expr(inner))
     strange = [v for v in free_vars(value) if v not in at]
     if strange:
-        instead = ", or multiply what is read by a choice of 1 or 0" if choice_of(inner) is not None else ""
+        chosen, update = choice_of(inner), update_of(block.body) if isinstance(block.body, BufferStore) else None
+        zeros = chosen is not None and 0 in map(int_value, chosen[1:]) and update is not None and update[0] == "+"
+        instead = ", or multiply what is read by a choice of 1 or 0" if zeros else ""
         raise Refusal(f"{expr_text(part)} in block {block.name} depends on {strange[0].name} in another way than "
                       f"{load.buffer.name} is read: compute it in a block before the sum{instead}", [block.ident], code="form")
     name = fresh_name(f"{block.name}_{load.buffer.name}", names)

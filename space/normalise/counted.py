@@ -1,0 +1,41 @@
+"""Sums whose terms count by more places than they are read by (prefix sums, integral images): each is multiplied by 1 or 0.
+
+``T.if_then_else(p <= i, x[p], 0)`` is no padding of ``x``, which has no ``i``: a factor that the host lays out says what counts.
+"""
+
+from __future__ import annotations
+
+from autosched.ir.expr import Expr
+from autosched.ir.patterns import update_of
+from autosched.ir.stmt import Block, BufferStore, PrimFunc
+from autosched.schedule import Schedule
+from autosched.schedule.primitives.reductions.conditions import counted_element
+from autosched.target import Target
+from space.normalise.blocks import device_block, device_blocks, store_of
+from space.normalise.copies import path_of
+
+
+def applies(func: PrimFunc) -> bool:
+    """Whether some sum has such terms.
+
+    Args:
+        func: the program, in form or not.
+    """
+    return any(isinstance(b.body, BufferStore) and _first(b) is not None for b in device_blocks(func))
+
+
+def apply(sch: Schedule, target: Target) -> None:
+    """Writes every such term as a product."""
+    for name in [b.name for b in device_blocks(sch.func)]:
+        block = device_block(sch, name)
+        found = _first(block)
+        if found is not None:
+            sch.guard_factors(sch.get_sblock(name), path_of(store_of(block).value, found) or [])
+
+
+def _first(block: Block) -> Expr | None:
+    """The term of a sum, where it is such a choice: only then a product of it is one of two factors."""
+    update = update_of(store_of(block)) if block.init is not None else None
+    if update is None or update[0] != "+":
+        return None
+    return update[1] if counted_element(block, update[1]) is not None else None

@@ -1,0 +1,12 @@
+"""The largest element so far of each column: which elements count is a condition, and none of them a term that is 0."""
+
+from autosched import te
+from autosched.script import T
+
+VERDICT = "refused: depends on v_i in another way than x is read: compute it in a block before the sum"
+
+
+def main():
+    x, k = te.placeholder((13, 16), "int8", name="x"), te.reduce_axis((0, 13), name="k")
+    return te.create_prim_func([x, te.compute((13, 16), lambda i, j: te.max(te.if_then_else(k <= i, x[k, j], T.int8(-128)), axis=k),
+                                              name="y")])

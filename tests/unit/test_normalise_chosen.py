@@ -1,0 +1,148 @@
+"""What is computed in several ways by place, beside what it is joined for, or read at digits of channels and of finer images."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from refusals import refused
+from spaces import computes
+
+from autosched import te
+from autosched.errors import SpaceError
+from autosched.ir import PrimFunc
+from autosched.ir.expr import Expr
+from autosched.target import get_target
+from space import Space
+from space.normalise import Wanted, normal_forms
+
+TARGETS = ["vta-de10", pytest.param("vta-de10-portable", marks=pytest.mark.slow)]
+HALF = 16
+CHOSEN, JOINED = Wanted(chosen=True), Wanted(handed=True, loaded=True, chosen=True)
+FINER, GROUPED = Wanted(loaded=True, finer=True), Wanted(digits=True, shared=True, grouped=True)
+
+
+def wide(load: Expr) -> Expr:
+    return load.astype("int32")
+
+
+def narrowed(s: te.Tensor, shift: int, name: str) -> te.Tensor:
+    return te.compute(s.shape, lambda *i: te.max(te.min(s(*i) >> shift, 127), -128).astype("int8"), name=name)
+
+
+def product(x: te.Tensor, w: te.Tensor, name: str) -> te.Tensor:
+    n, (k, m) = x.shape[0], w.shape
+    r = te.reduce_axis((0, k), name="r" + name)
+    return te.compute((n, m), lambda i, j: te.sum(wide(x[i, r]) * wide(w[r, j]), axis=r), name=name)
+
+
+def turned(other: Callable[[te.Tensor, Expr, Expr], Expr], dtype: str = "int32", made: bool = False) -> PrimFunc:
+    """A rotary embedding with a block for the other half of each pair."""
+    shape = (5, 2 * HALF)
+    x, w, c, s = te.placeholder(shape, "int8", name="x"), *(te.placeholder(e, "int8", name=n) for e, n in (
+        ((2 * HALF, 2 * HALF), "w"), (shape, "c"), (shape, "s")))
+    q = narrowed(product(x, w, "p"), 7, "q") if made else x
+    rot = te.compute(shape, lambda i, j: other(q, i, j).astype(dtype), name="rot")
+    y = te.compute(shape, lambda i, j: (
+        (wide(q[i, j]) * wide(c[i, j]) + wide(rot[i, j]) * wide(s[i, j])) >> 8).astype("int8"), name="y")
+    return te.create_prim_func([x, *([w] if made else []), c, s, y])
+
+
+def halves(x: te.Tensor, i: Expr, j: Expr) -> Expr:
+    return te.if_then_else(j < HALF, te.min(0 - wide(x[i, j + HALF]), 127), wide(x[i, j - HALF]))
+
+
+def pairs(x: te.Tensor, i: Expr, j: Expr) -> Expr:
+    return te.if_then_else(te.equal(j % 2, 0), 0 - wide(x[i, j + 1]), wide(x[i, j - 1]))
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize(("dtype", "made"), [("int8", False), pytest.param("int32", True, marks=pytest.mark.slow)])
+def test_halves_of_a_result_are_computed_each_by_itself(dtype: str, made: bool, target: str) -> None:
+    computes(turned(halves, dtype, made), target, base=CHOSEN)
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_neighbours_are_no_halves(target: str) -> None:
+    with refused(SpaceError, "type") as caught:
+        Space(turned(pairs, made=True), target)
+    assert "block y multiplies rot[v_i, v_j] by s[v_i, v_j]" in str(caught.value)
+
+
+# -- what is joined for a layer and is a part of the result -------------------------------------------------------------
+
+
+def grown() -> PrimFunc:
+    """A layer of what another one makes beside its own data, and all of these side by side."""
+    x, v, w = (te.placeholder(s, "int8", name=n) for s, n in (((3, 16), "x"), ((16, 16), "v"), ((32, 16), "w")))
+    a = narrowed(product(x, v, "s"), 7, "a")
+    both = te.compute((3, 32), lambda i, j: te.if_then_else(j < 16, x[i, j], a[i, j - 16]), name="both")
+    b = narrowed(product(both, w, "t"), 8, "b")
+    y = te.compute((3, 48), lambda i, j: te.if_then_else(j < 32, both[i, j], b[i, j - 32]), name="y")
+    return te.create_prim_func([x, v, w, y])
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_what_is_joined_for_a_layer_is_a_part_of_the_result(target: str) -> None:
+    computes(grown(), target, base=JOINED)
+
+
+# -- what the ALU takes in and a product multiplies ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("width", [16, 24])  # 16 is an element by chance, before anything is laid out
+def test_the_most_of_each_channel_gates_the_channel(width: int, target: str) -> None:
+    x, p = te.placeholder((6, width), "int8", name="x"), te.reduce_axis((0, 6), name="p")
+    m = te.compute((width,), lambda c: te.max(x[p, c], axis=p), name="m")
+    g = te.compute((width,), lambda c: te.min((wide(m[c]) >> 1) + 63, 127).astype("int8"), name="g")
+    y = te.compute(x.shape, lambda i, c: ((wide(x[i, c]) * wide(g[c])) >> 7).astype("int8"), name="y")
+    computes(te.create_prim_func([x, y]), target)
+
+
+@pytest.mark.parametrize("half", [16, 32])  # boundary: a half that is one element
+def test_a_part_of_a_result_may_be_one_element_wide(half: int) -> None:
+    x, s = (te.placeholder((3, 2 * half), "int8", name=n) for n in ("x", "s"))
+    computes(te.create_prim_func([x, s, te.compute(x.shape, lambda i, j: (te.if_then_else(
+        j < half, 0 - wide(x[i, j + half]), wide(x[i, j - half])) * wide(s[i, j]) >> 8).astype("int8"), name="y")]), "vta-de10")
+
+
+# -- what is read at digits ---------------------------------------------------------------------------------------------
+
+
+def finer(each: int) -> PrimFunc:
+    """An image, and what a layer makes of one that has every ``each``-th row of it, added."""
+    x, z, w = (te.placeholder(s, "int8", name=n) for s, n in (((8, 16), "x"), ((8 // each, 16), "z"), ((16, 16), "w")))
+    b = narrowed(product(z, w, "s"), 7, "b")
+    y = te.compute((8, 16), lambda i, j: (wide(x[i, j]) + wide(b[te.indexdiv(i, each), j]) >> 1).astype("int8"), name="y")
+    return te.create_prim_func([x, z, w, y])
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_what_is_made_of_a_coarser_image_is_added(target: str) -> None:
+    computes(finer(2), target, base=FINER)
+
+
+def test_what_is_made_of_an_image_as_fine_has_no_such_form() -> None:
+    assert not any(sch.trace.insts for _, sch in normal_forms(finer(1), get_target("vta-de10"), FINER))
+
+
+def grouped(channels: int) -> PrimFunc:
+    """Elements less the mean of their group of 6 of 12 channels."""
+    x = te.placeholder((12, 3), "int8", name="x")
+    c, p = te.reduce_axis((0, 6), name="c"), te.reduce_axis((0, 3), name="p")
+    s = te.compute((2,), lambda g: te.sum(wide(x[g * 6 + c, p]), axis=[c, p]), name="s")
+    m = te.compute((2,), lambda g: te.max(te.min(s[g] >> 5, 127), -128).astype("int8"), name="m")
+    return te.create_prim_func([x, te.compute((channels, 3), lambda k, i: te.max(te.min(
+        wide(x[k, i]) - wide(m[k // 6]), 127), -128).astype("int8"), name="y")])
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_what_is_known_of_groups_of_channels_is_taken_away(target: str) -> None:
+    computes(grouped(12), target, base=GROUPED)
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_channels_that_fill_no_group_are_one_axis(target: str) -> None:
+    with refused(SpaceError, "layout"):
+        Space(grouped(11), target)
