@@ -158,3 +158,44 @@ def test_what_is_no_product_under_a_condition(term: str) -> None:
     sch = Schedule(program(f"with T.init():\n    C[vi] = 0\nC[vi] = C[vi] + {term}"))
     with refused(ScheduleError, "form"):
         sch.guard_factors("C", [1])
+
+
+def elements(term: str) -> PrimFunc:
+    """A sum over ``x``, of int8, for each row of the result."""
+    return parse(f'''
+@T.prim_func
+def f(x: T.Buffer((9,), "int8"), C: T.Buffer((6,), "int32")):
+    for i, k in T.grid(6, 8):
+        with T.block("C"):
+            vi, vk = T.axis.remap("SR", [i, k])
+            with T.init():
+                C[vi] = 0
+            C[vi] = C[vi] + {term}
+''')
+
+
+@pytest.mark.parametrize("term", [
+    'T.if_then_else(vk <= vi, T.Cast("int32", x[vk]), 0)', 'T.if_then_else(vk > vi, 0, T.Cast("int32", x[vk]))',
+    'T.Cast("int32", T.if_then_else(vk <= vi, x[vk], T.int8(0)))', 'T.Select(vi < 3, T.Cast("int32", x[vk + 1]), 0)',
+])
+def test_an_element_that_counts_by_more_places_is_a_product(term: str, verify_trace_roundtrip: Verify) -> None:
+    func = elements(term)
+    sch = Schedule(func)
+    sch.guard_factors("C", [1])
+    total = store_of(device_blocks(sch.func)[0]).value
+    assert isinstance(total, BinOp) and isinstance(total.b, BinOp) and total.b.op == "*" and choice_of(total.b.a) is None
+    assert same(func, sch.func)
+    verify_trace_roundtrip(sch, func)
+
+
+@pytest.mark.parametrize("term", [
+    'T.if_then_else(vk < 5, T.Cast("int32", x[vk]), 0)',  # by what it is read by: padding
+    'T.if_then_else(vk >= 1 and vk <= vi, T.Cast("int32", x[vk - 1]), 0)',  # nothing is there elsewhere
+    'T.if_then_else(vk <= vi, T.Cast("int32", x[vk]), 1)',
+    'T.if_then_else(vk <= vi, T.shift_right(T.Cast("int32", x[vk]), 1), 0)',
+    'T.if_then_else(T.Cast("int32", x[vk]) <= vi, T.Cast("int32", x[vk]), 0)',
+])
+def test_what_is_no_element_that_counts_by_more_places(term: str) -> None:
+    sch = Schedule(elements(term))
+    with refused(ScheduleError, "form"):
+        sch.guard_factors("C", [1])

@@ -100,6 +100,16 @@ def test_the_most_of_each_channel_gates_the_channel(width: int, target: str) -> 
     computes(te.create_prim_func([x, y]), target)
 
 
+@pytest.mark.parametrize("target", TARGETS)
+def test_what_layers_make_of_the_most_of_each_channel_gates_the_channels(target: str) -> None:
+    x, v, w = (te.placeholder(e, "int8", name=n) for e, n in (((24, 5, 5), "x"), ((24, 8), "v"), ((8, 24), "w")))
+    p, q = te.reduce_axis((0, 5), name="p"), te.reduce_axis((0, 5), name="q")
+    m = te.compute((1, 24), lambda n, c: te.max(x[c, p, q], axis=[p, q]), name="m")
+    g = narrowed(product(narrowed(product(m, v, "s"), 7, "h"), w, "t"), 7, "g")
+    y = te.compute(x.shape, lambda c, i, j: ((wide(x[c, i, j]) * wide(g[0, c])) >> 7).astype("int8"), name="y")
+    computes(te.create_prim_func([x, v, w, y]), target)
+
+
 @pytest.mark.parametrize("half", [16, 32])  # boundary: a half that is one element
 def test_a_part_of_a_result_may_be_one_element_wide(half: int) -> None:
     x, s = (te.placeholder((3, 2 * half), "int8", name=n) for n in ("x", "s"))
