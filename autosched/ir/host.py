@@ -8,7 +8,7 @@ the interpreter and to primitives both are blocks like any other, so that a prog
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -92,14 +92,13 @@ _Part = tuple[str | None, Block, tuple[list[Buffer], list[Buffer]]]  # kind, fir
 
 def host_faults(func: PrimFunc) -> Iterator[tuple[str, Block]]:
     """What is wrong with the host stages of a program: a line and the block at fault."""
-    if not isinstance(func.body, BlockRealize):
-        return
-    top = _statements(func)
-    named = [(kind_of(b), b) for _, blocks in top for b in blocks]
-    if all(kind is None for kind, _ in named):
-        return
+    if isinstance(func.body, BlockRealize) and not _in_order(func):
+        yield from _faults(func)
+
+
+def _faults(func: PrimFunc) -> Iterator[tuple[str, Block]]:
     parts: list[_Part] = []
-    for stmt, blocks in top:
+    for stmt, blocks in _statements(func):
         kinds = {kind_of(b) for b in blocks}
         if len(kinds) > 1:
             marked = next(b for b in blocks if kind_of(b) is not None)
@@ -139,6 +138,33 @@ def host_faults(func: PrimFunc) -> Iterator[tuple[str, Block]]:
                 yield f"unpack stage {block.name!r} reads {b.name!r}, which the program writes later", block
 
 
+def _in_order(func: PrimFunc) -> bool:
+    """Whether surely nothing is wrong with host stages: every step of a schedule asks, and what each part touches tells."""
+    parts = [remembered(_SIDES, stmt, _sides_of) for stmt in _top(func)]
+    used: dict[object, tuple[set[Buffer], set[Buffer]]] = {kind: (set(), set()) for kind in (PACK, None, UNPACK)}
+    late: set[Buffer] = set()  # what the accelerator writes after the first unpack stage
+    unpacks = False
+    for kind, reads, writes in parts:
+        if kind not in used:
+            return False
+        used[kind][0].update(reads)
+        used[kind][1].update(writes)
+        if kind == UNPACK:
+            unpacks = True
+        elif unpacks and kind is None:
+            late.update(writes)
+    (loaded, filled), (read, made), (taken, handed) = used[PACK], used[None], used[UNPACK]
+    if not (loaded or filled or taken or handed):
+        return True
+    params, constants = {p for p in func.params if isinstance(p, Buffer)}, {c.buffer for c in func.constants}
+    return (
+        all(b.scope == "global" for side in (loaded, filled, taken, handed) for b in side)
+        and params.isdisjoint(filled) and filled.isdisjoint(made) and filled.isdisjoint(handed)
+        and handed.isdisjoint(made) and handed.isdisjoint(read) and handed.isdisjoint(loaded) and taken.isdisjoint(late)
+        and all(b in filled or b in constants or (b in params and b not in made) for b in loaded)
+    )
+
+
 def not_in_root(block: Block) -> str:
     """What is wrong with a host stage inside another block."""
     return f"host stage {block.name!r} does not stand directly in the root block"
@@ -163,12 +189,19 @@ def moves_only(func: PrimFunc) -> bool:
     return all(is_move(s.value) for s in walk(func.body) if isinstance(s, BufferStore))
 
 
-def _statements(func: PrimFunc) -> list[tuple[Stmt, list[Block]]]:
+def _statements(func: PrimFunc) -> list[tuple[Stmt, tuple[Block, ...]]]:
     """The statements of the root block, each with its outermost blocks."""
+    return [(s, remembered(_BLOCKS, s, _blocks_of)) for s in _top(func)]
+
+
+def _top(func: PrimFunc) -> tuple[Stmt, ...]:
     assert isinstance(func.body, BlockRealize)
     body = func.body.block.body
-    stmts = body.stmts if isinstance(body, SeqStmt) else (body,)
-    return [(s, list(_outermost(s))) for s in stmts]
+    return body.stmts if isinstance(body, SeqStmt) else (body,)
+
+
+def _blocks_of(stmt: Stmt) -> tuple[Block, ...]:
+    return tuple(_outermost(stmt))
 
 
 def _outermost(stmt: Stmt) -> Iterator[Block]:
@@ -184,6 +217,14 @@ def _outermost(stmt: Stmt) -> Iterator[Block]:
 
 
 _TOUCHED: dict[int, tuple[Stmt, tuple[list[Buffer], list[Buffer]]]] = {}
+_BLOCKS: dict[int, tuple[Stmt, tuple[Block, ...]]] = {}
+_SIDES: dict[int, tuple[Stmt, tuple[str | None, Sequence[Buffer], Sequence[Buffer]]]] = {}
+
+
+def _sides_of(stmt: Stmt) -> tuple[str | None, Sequence[Buffer], Sequence[Buffer]]:
+    """The kind of all blocks of a statement, one that there is not where they differ; what they read, and write."""
+    kinds = {kind_of(b) for b in _outermost(stmt)}
+    return (None, (), ()) if not kinds else (kinds.pop() if len(kinds) == 1 else "", *_touched(stmt))
 
 
 def _touched(stmt: Stmt) -> tuple[list[Buffer], list[Buffer]]:

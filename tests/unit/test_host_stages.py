@@ -9,9 +9,11 @@ import numpy as np
 import pytest
 
 from autosched.errors import ProgramError, ScheduleError
-from autosched.ir import IRModule, PrimFunc
+from autosched.ir import IRModule, PrimFunc, host
+from autosched.ir.expr import IntImm, Var
 from autosched.ir.host import has_host_stages, split_host
 from autosched.ir.interp import run
+from autosched.ir.stmt import TRUE, Block, BlockRealize, Buffer, BufferRegion, Constant, Evaluate, For, Range, Stmt, seq
 from autosched.ir.verify import verify
 from autosched.kernel import Kernel, build, of_schedule
 from autosched.lower import lower
@@ -254,3 +256,44 @@ def test_the_host_writes_nothing_that_the_accelerator_writes_later(order: tuple[
     sch = Schedule(in_parts(*order))
     with pytest.raises(ScheduleError, match="writes 'out', and so does another part"):
         sch.host_stage("late")
+
+
+def drawn(draw: np.random.Generator) -> PrimFunc:
+    """Statements that read and write tensors of each other, some of them host stages; most of that is nothing one would write."""
+    shape, kinds = (IntImm(4),), [host.PACK, host.PACK, None, None, host.UNPACK, host.UNPACK, "both"]
+    params, own = ([Buffer(f"{name}{n}", shape, "int8") for n in range(3)] for name in "pt")
+    own.append(Buffer("t3", shape, "int8", ACC if draw.random() < 0.1 else "global"))
+    constant = Constant(Buffer("c", shape, "int8"), bytes(4))
+
+    def region(pool: list[Buffer]) -> tuple[BufferRegion, ...]:
+        return (BufferRegion(pool[draw.integers(len(pool))], (Range(IntImm(0), IntImm(4)),)),)
+
+    # Mostly as the host and the accelerator come one after the other, with tensors of theirs each.
+    ordered = sorted(draw.integers(6 + (draw.random() < 0.1), size=5)) if draw.random() < 0.7 else draw.integers(7, size=5)
+    blocks = []
+    for n, k in enumerate(ordered):
+        kind = kinds[k]
+        near = {host.PACK: ([*params[:1], constant.buffer, own[0]], own[:1]), None: (own[:2], own[1:3]),
+                host.UNPACK: (own[1:3], params[2:])}
+        anything = [*params, *own, constant.buffer], [*params, *own]
+        read, written = near[kind] if kind in near and draw.random() < 0.85 else anything
+        notes = {} if kind is None else {host.HOST_STAGE: kind}
+        blocks.append(Block(f"b{n}", (), region(read), region(written), Evaluate(IntImm(n)), annotations=notes))
+    stmts: list[Stmt] = [BlockRealize((), TRUE, block) for block in blocks]
+    if draw.random() < 0.1:  # two share a loop
+        stmts[:2] = [For(Var("i", "int32"), IntImm(0), IntImm(2), "serial", seq(*stmts[:2]))]
+    body = seq(*stmts)
+    root = Block("root", (), (), (), body, alloc_buffers=tuple(own))
+    return PrimFunc(tuple(params), BlockRealize((), TRUE, root), "drawn", constants=(constant,))
+
+
+def test_that_nothing_is_wrong_with_host_stages_is_seen_soon_and_never_wrongly() -> None:
+    draw = np.random.default_rng(0)
+    seen = {(soon, bool(wrong)): 0 for soon in (True, False) for wrong in (True, False)}
+    for _ in range(900):
+        func = drawn(draw)
+        wrong = list(host._faults(func))
+        soon = host._in_order(func)
+        assert list(host.host_faults(func)) == wrong
+        seen[soon, bool(wrong)] += 1
+    assert not seen[True, True] and seen[False, True] > 200 and seen[True, False] > 9 * seen[False, False]
