@@ -93,21 +93,51 @@ def ways(
     """
     blocks = device_blocks(sch.func)
     choices = _choices(sch)
+    chosen = _Chosen(sch)
     for level in (0, 1, 2) if again else (0,):
         for which in (dict(zip(choices, one)) for one in islice(iter_product(*choices.values()), most)):
             if level == 0 and not may(blocks, frozenset(), which):
                 continue
-            trial = sch.copy()
             try:
-                copies = {_copied(trial, name, k) for name, k in which.items() if k is not None}
-                for name in which if level == 2 else []:
-                    _apart(trial, name, copies)
-                for name in sorted(copies) if level == 1 else []:
+                trial, copies = chosen.of(which)
+                readers = [] if level == 0 else sorted(copies) if level == 1 else [*which]
+                if _too_many(device_blocks(trial.func), readers):
+                    continue
+                for name in readers:
                     _apart(trial, name, copies)
             except ScheduleError:
                 continue  # a result is not computed again
             if level == 0 or may(device_blocks(trial.func), frozenset(copies), {}):
                 yield trial, frozenset(copies)
+
+
+class _Chosen:
+    """Schedules with copies of factors; those that choices begin alike with are made once.
+
+    Args:
+        sch: of the program.
+    """
+
+    def __init__(self, sch: Schedule) -> None:
+        self.made: dict[tuple[tuple[str, int | None], ...], tuple[Schedule, Names]] = {(): (sch, frozenset())}
+
+    def of(self, which: agree.Weights) -> tuple[Schedule, set[str]]:
+        """A schedule of the asker's own, and the names of the blocks that copy.
+
+        Raises:
+            ScheduleError: what is read cannot be copied.
+        """
+        sch, copies = self._made(tuple(which.items()))
+        return sch.copy(), {*copies}
+
+    def _made(self, choice: tuple[tuple[str, int | None], ...]) -> tuple[Schedule, Names]:
+        if choice not in self.made:
+            (sch, copies), (name, k) = self._made(choice[:-1]), choice[-1]
+            if k is not None:
+                sch = sch.copy()
+                copies |= {_copied(sch, name, k)}
+            self.made[choice] = sch, copies
+        return self.made[choice]
 
 
 def agreed(sch: Schedule, again: bool, most: int, way: Way) -> Iterator[tuple[Schedule, Names]]:
@@ -213,6 +243,25 @@ def _apart(sch: Schedule, reader: str, copies: set[str]) -> None:
             ahead.append(maker[1])
             if maker[0] in copies:
                 copies.add(maker[1])
+
+
+def _too_many(blocks: Sequence[Block], readers: Sequence[str]) -> bool:
+    """Whether ``_apart`` would compute too many blocks again for one of some readers: known before any is made.
+
+    In the end each path from what makes something to such a reader has blocks of its own, whoever else reads what they make. A
+    primitive may refuse before there are too many, which is to the same effect.
+
+    Args:
+        blocks: the accelerator's.
+        readers: names of some of them.
+    """
+    makers: dict[Buffer, str] = {}
+    count: dict[str, int] = {}  # by block, those that make what it reads
+    for block in blocks:
+        ahead = [makers[b] for b in {x.buffer for x in loads_of(block)} if b in makers]
+        count.setdefault(block.name, sum(1 + count[maker] for maker in ahead))
+        makers.setdefault(store_of(block).buffer, block.name)
+    return any(count[reader] > AGAIN for reader in readers)
 
 
 def _own(sch: Schedule, buffer: Buffer, reader: str) -> tuple[str, str] | None:

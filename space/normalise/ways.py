@@ -277,7 +277,7 @@ def _formed(
         sch, why = reached.onwards(func, sch, target, _as_packed, wanted=turning)
     elif sch is not None and wanted.weights:
         asked = wanted.only("gathered", "repeated", "banded", "sliding", "flat", "given", "weights", "settled")
-        sch, why = reached.onwards(func, sch, target, _with_weights, wanted=asked, alone=alone, otherwise=otherwise)
+        sch, why = reached.onwards(func, sch, target, _with_weights, wanted=asked, alone=alone, otherwise=otherwise, program=func)
     elif sch is not None:
         asked = wanted.only("gathered", "repeated", "banded", "sliding")
         sch, why = reached.onwards(func, sch, target, _arranged, wanted=asked, alone=alone, otherwise=otherwise)
@@ -436,8 +436,10 @@ def _in_elements(
     return sch
 
 
-def _with_weights(sch: Schedule, target: Target, wanted: Wanted, alone: bool, otherwise: int) -> Schedule:
-    """A schedule whose tensors are laid out, some of those that the program makes as weights.
+def _with_weights(
+    sch: Schedule, target: Target, wanted: Wanted, alone: bool, otherwise: int, program: PrimFunc
+) -> Schedule:
+    """A schedule whose tensors are laid out, some of those that the program makes as weights; ``program`` is its user's.
 
     Raises:
         ScheduleError: as for packing, whichever these are.
@@ -452,15 +454,28 @@ def _with_weights(sch: Schedule, target: Target, wanted: Wanted, alone: bool, ot
         return asked or refused is None or agree.agree(blocks, replace(way, copies=copies), chosen)
 
     found = turned.agreed(sch, alone, wanted.weights, way) if wanted.settled else turned.ways(sch, alone, may, wanted.weights)
+    wanted = wanted._replace(weights=1)  # in how many ways says what is tried, and not what comes of it
     for trial, weights in found:
         try:
-            if _arranged(trial, target, wanted, alone, otherwise) is not None:
-                _in_elements(trial, target, wanted, otherwise == APART, weights)
+            if alone:
+                copies.apart(trial, target, otherwise == APART)
         except ScheduleError as error:
             refused = refused or error
             continue
-        if is_packed(trial.func, target):
-            if not turned.cuts(trial.func):
-                return trial
-            refused = refused or unfit("what the program makes would be read in single lanes")
+        # Several choices and ways come here by the same steps: where nothing is computed again, or no parameter is copied.
+        made, why = reached.onwards(program, trial, target, _as_weights, wanted=wanted, weights=weights, otherwise=otherwise)
+        if made is not None:
+            return made
+        refused = refused or (unfit(why) if why else None)
     raise refused or unfit("no factor of a product that the program makes can be read as a weight")
+
+
+def _as_weights(sch: Schedule, target: Target, wanted: Wanted, weights: Names, otherwise: int) -> Schedule | None:
+    """A schedule whose tensors are laid out, those that some blocks store as weights; as for ``_in_values``."""
+    if _arranged(sch, target, wanted, False, otherwise) is not None:
+        _in_elements(sch, target, wanted, otherwise == APART, weights)
+    if not is_packed(sch.func, target):
+        return None
+    if turned.cuts(sch.func):
+        raise unfit("what the program makes would be read in single lanes")
+    return sch

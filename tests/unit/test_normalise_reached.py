@@ -52,8 +52,11 @@ def test_a_form_is_its_askers_own(user_programs) -> None:
     assert again.func.script() == before and normal_forms(func, target)[0][1].func.script() == before
 
 
-def test_elements_are_laid_out_once_for_ways_that_come_to_the_same(user_programs, monkeypatch: pytest.MonkeyPatch) -> None:
-    func, target, count = user_programs.program("max_pool_padded"), get_target("vta-de10"), []
+@pytest.mark.parametrize("name", ["channels_shuffled_between", "max_pool_padded"])
+def test_elements_are_laid_out_once_for_ways_that_come_to_the_same(
+    user_programs, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    func, target, count = user_programs.program(name), get_target("vta-de10"), []
     apply = packing.apply
 
     def counted(*args: object) -> None:
