@@ -13,7 +13,7 @@ from autosched.ir.host import PACK, is_move, kind_of
 from autosched.ir.patterns import choice_of, has_loads
 from autosched.ir.remembered import remembered
 from autosched.ir.simplify import linear_form
-from autosched.ir.stmt import Block, BlockRealize, Buffer, BufferStore, For, PrimFunc, Range, Stmt
+from autosched.ir.stmt import Block, BlockRealize, Buffer, BufferStore, For, PrimFunc, Range, SeqStmt, Stmt
 from autosched.schedule import Schedule
 from autosched.schedule.kit.base import BlockRV
 from autosched.schedule.kit.limits import bounds
@@ -36,6 +36,7 @@ class Product:
 
 
 _BLOCKS: dict[int, tuple[Stmt, tuple[Block, ...]]] = {}  # of bodies: every rule asks for them, several times
+_INSIDE: dict[int, tuple[Stmt, tuple[Block, ...]]] = {}  # of statements below the root, of which a step changes few
 _LOADS: dict[int, tuple[Block, tuple[BufferLoad, ...]]] = {}  # of blocks, which most steps leave as they are
 
 
@@ -51,7 +52,13 @@ def device_blocks(func: PrimFunc) -> list[Block]:
 
 
 def _device_blocks(body: Stmt) -> tuple[Block, ...]:
-    found = (s.block for s in walk(body) if isinstance(s, BlockRealize) and s.block.name != "root")
+    stmts = body.block.body if isinstance(body, BlockRealize) and body.block.name == "root" and body.block.init is None else body
+    parts = stmts.stmts if isinstance(stmts, SeqStmt) else (stmts,)
+    return tuple([block for stmt in parts for block in remembered(_INSIDE, stmt, _blocks_inside)])
+
+
+def _blocks_inside(stmt: Stmt) -> tuple[Block, ...]:
+    found = (s.block for s in walk(stmt) if isinstance(s, BlockRealize) and s.block.name != "root")
     return tuple(b for b in found if kind_of(b) is None)
 
 

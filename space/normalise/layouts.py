@@ -11,6 +11,7 @@ weight's rows are vectors one behind the other. Nothing else of the two need agr
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
@@ -27,6 +28,7 @@ from space.normalise.blocks import Product, extents, product_of, store_of, unfit
 
 NEEDS = "a product needs an index that only one factor and the result have, and one that both factors are summed over"
 MOST_CHOICES = 16  # of lanes that are tried, for all products together
+KEPT = 32  # plans of programs that are remembered: what cuts, spreads and pads asks for the same one before anything moves
 MUCH = 2  # times the lanes of a matrix product that a product by element has to fill
 
 
@@ -106,6 +108,10 @@ class Plan:
         return [d for d in outer if d not in batch], [*batch, *inner]
 
 
+# By the addresses of blocks, which are kept, and how they are packed: the plan, or why there is none.
+_PLANS: OrderedDict[tuple[object, ...], tuple[tuple[Block, ...], Plan | str]] = OrderedDict()
+
+
 def plans(blocks: Sequence[Block], way: Way) -> Iterator[Plan]:
     """What may become lanes, the most promising first.
 
@@ -155,7 +161,20 @@ def plan_of(blocks: Sequence[Block], way: Way) -> Plan:
     Raises:
         ScheduleError: there are none; it says why not the most promising ones.
     """
-    reasons = [unfit(NEEDS)]
+    key = (*map(id, blocks), way)
+    known = _PLANS.get(key)
+    if known is None:
+        known = _PLANS[key] = tuple(blocks), _plan_of(blocks, way)
+        if len(_PLANS) > KEPT:
+            _PLANS.popitem(last=False)
+    if isinstance(known[1], str):
+        raise unfit(known[1])
+    return known[1]
+
+
+def _plan_of(blocks: Sequence[Block], way: Way) -> Plan | str:
+    """As ``plan_of``, or why there is none."""
+    reasons = [NEEDS]
     for plan in plans(blocks, way):
         try:
             for block in blocks:
@@ -164,10 +183,10 @@ def plan_of(blocks: Sequence[Block], way: Way) -> Plan:
                 if store_of(block).buffer in plan.weights and store_of(block).buffer not in plan.axes.turned:
                     raise unfit(f"block {block.name} makes a weight; the machine stores vectors")
         except ScheduleError as error:
-            reasons.append(error)
+            reasons.append(error.reason)
             continue
         return plan
-    raise reasons[min(1, len(reasons) - 1)]
+    return reasons[min(1, len(reasons) - 1)]
 
 
 def packable(blocks: Sequence[Block], way: Way) -> bool:

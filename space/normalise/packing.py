@@ -17,6 +17,7 @@ from autosched.target import Target
 from space.normalise import choices, epilogue, gathers, repeats, spread
 from space.normalise.axes import Names, accesses
 from space.normalise.blocks import (
+    Product,
     device_block,
     device_blocks,
     elements_of,
@@ -48,21 +49,24 @@ def apply(sch: Schedule, way: Way) -> None:
             raise unfit(f"block {block.name} reads at an index that is data")
     _cut(sch, way)
     spread.apply(sch, way)
-    _zeroed(sch, way)
+    padded = _zeroed(sch, way)
     blocks = device_blocks(sch.func)
     plan = plan_of(blocks, way)
     # All of it is worked out before anything moves: primitives replace what the plan is about, but keep names.
     packs, pads = _packs(sch), _padding(sch, plan)
     hosts = frozenset(b.name for b in packs)
-    zeros = _zeros(sch, plan, hosts) if way.copies else frozenset()
+    zeros = frozenset() if not way.copies else hosts if padded is not None else _zeros(sch, plan, hosts)
     layouts: dict[Buffer, tuple[str, Any]] = {}
     for block in (*packs, *blocks):
         buffer = store_of(block).buffer
         layouts[buffer] = block.name, _packed(buffer, plan)
     domains = [(b.name, _domain(b, plan)) for b in blocks]
-    for name, factors in pads:
-        if factors is not None:
-            _pad(sch, name, factors, plan, zeros)
+    if padded is not None:
+        sch.adopt(padded)
+    else:
+        for name, factors in pads:
+            if factors is not None:
+                _pad(sch, name, factors, plan, zeros)
     if not zeros <= hosts:
         choices.apply(sch, way.target)  # which makes tensors that are packed as well
         epilogue.apply(sch, way.target)
@@ -133,33 +137,45 @@ def _realigned(sch: Schedule, block: Block, plan: Plan) -> None:
             sch.host_stage(sch.decompose_value(sch.get_sblock(block.name), path))
 
 
-def _zeroed(sch: Schedule, way: Way) -> None:
-    """Of what a product reads a part of, or by digits, the host makes a tensor that ends where that does: zeros are behind it."""
+def _zeroed(sch: Schedule, way: Way) -> Schedule | None:
+    """Of what a product reads a part of, or by digits, the host makes a tensor that ends where that does: zeros are behind it.
+
+    Returns:
+        The program with all blocks enlarged, where that has been seen to do.
+    """
     plan = plan_of(device_blocks(sch.func), way)
     padded = [b for b in device_blocks(sch.func) if product_of(b) is not None and any(
         f > 1 and extents(b)[iv.var] % f for iv, f in zip(b.iter_vars, _factors(b, plan) or []) if iv.kind == "reduce")]
     for _ in padded:
-        name = _not_zeroed(sch.copy(), plan, frozenset(b.name for b in _packs(sch)) if way.copies else frozenset())
-        product = None if name is None else product_of(device_block(sch, name))
+        trial = sch.copy()
+        name = _refusing(trial, plan, frozenset(b.name for b in _packs(sch)) if way.copies else frozenset())
+        if name is None:
+            return trial
+        product = _product(sch, name)
         packs = filled(sch)
         own = [] if product is None else [f.buffer for f in product.factors if f.buffer in packs]
         path = path_to(store_of(product.block).value, {min(own, key=elements_of)}) if product is not None and own else None
-        if name is None or path is None:
-            return
+        if path is None:
+            return None
         sch.host_stage(sch.decompose_value(sch.get_sblock(name), path))
         plan = plan_of(device_blocks(sch.func), way)
+    return None
 
 
-def _not_zeroed(trial: Schedule, plan: Plan, zeros: Names = frozenset()) -> str | None:
-    """The first product that would add up more than zeros in whole elements; all blocks are padded for that."""
+def _refusing(trial: Schedule, plan: Plan, zeros: Names) -> str | None:
+    """The first block that cannot be enlarged, as a product that would add up more than zeros; None where all are."""
     for name, factors in _padding(trial, plan):
         if factors is None:
             continue
         try:
             _pad(trial, name, factors, plan, zeros)
         except ScheduleError:
-            return name if any(b.name == name and product_of(b) is not None for b in device_blocks(trial.func)) else None
+            return name
     return None
+
+
+def _product(sch: Schedule, name: str | None) -> Product | None:
+    return next((product_of(b) for b in device_blocks(sch.func) if b.name == name), None)
 
 
 def _pad(sch: Schedule, name: str, factors: Sequence[int], plan: Plan, zeros: Names) -> None:
@@ -176,8 +192,7 @@ def _pad(sch: Schedule, name: str, factors: Sequence[int], plan: Plan, zeros: Na
 def _zeros(sch: Schedule, plan: Plan, zeros: Names) -> Names:
     """The blocks that store zeros where elements are filled up: those of the host, and makers of weights that need it."""
     for _ in plan.axes.turned:
-        name = _not_zeroed(sch.copy(), plan, zeros)
-        product = None if name is None else product_of(device_block(sch, name))
+        product = _product(sch, _refusing(sch.copy(), plan, zeros))
         loads = [plan.axes.turned[f.buffer] for f in product.factors if f.buffer in plan.axes.turned] if product else []
         maker = writer_of(sch.func, loads[0].buffer) if loads else None
         if maker is None or maker.init is not None:

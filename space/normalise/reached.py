@@ -30,7 +30,7 @@ def onwards(func: PrimFunc, sch: Schedule, target: Target, rules: Callable[..., 
         asked: all else that they are given, and so all that they depend on.
     """
     known = remembered(_FOUND, func, _nothing, KEPT)
-    key = (rules.__name__, target.key(), tuple(sch.trace.as_python()), *asked.items())
+    key = (rules.__name__, target, tuple(sch.trace.as_python()), *asked.items())
     if key not in known:
         try:
             known[key] = rules(sch.copy(), target, **asked), ""

@@ -14,9 +14,9 @@ from math import prod
 
 from autosched.errors import ScheduleError
 from autosched.ir.expr import BufferLoad
-from autosched.ir.stmt import Block, Buffer, PrimFunc
+from autosched.ir.stmt import Block, PrimFunc
 from autosched.schedule import Schedule
-from space.normalise import agree, diagonal
+from space.normalise import agree, alone, diagonal
 from space.normalise.axes import Names
 from space.normalise.blocks import (
     device_block,
@@ -27,14 +27,12 @@ from space.normalise.blocks import (
     readers_of,
     store_of,
     unfit,
-    writer_of,
     written,
 )
 from space.normalise.copies import path_of
 from space.normalise.layouts import Way
 
 MOST_WAYS = 8  # to say which factors are weights, that are tried
-AGAIN = 64  # blocks that are computed again, at most
 
 
 def applies(func: PrimFunc) -> bool:
@@ -100,14 +98,18 @@ def ways(
                 continue
             try:
                 trial, copies = chosen.of(which)
+                made = device_blocks(trial.func)
                 readers = [] if level == 0 else sorted(copies) if level == 1 else [*which]
-                if _too_many(device_blocks(trial.func), readers):
+                if alone.too_many(made, readers):
+                    continue
+                seen = alone.foreseen(made, readers, copies) if level else None
+                if seen is not None and not may(*seen, {}):
                     continue
                 for name in readers:
-                    _apart(trial, name, copies)
+                    alone.apart(trial, name, copies)
             except ScheduleError:
                 continue  # a result is not computed again
-            if level == 0 or may(device_blocks(trial.func), frozenset(copies), {}):
+            if level == 0 or seen is not None or may(device_blocks(trial.func), frozenset(copies), {}):
                 yield trial, frozenset(copies)
 
 
@@ -181,8 +183,8 @@ def _in_both(sch: Schedule) -> None:
         wanted[name] = lanes[0] if lanes else None
         for d in lanes[1:]:
             done += 1
-            if done > AGAIN:
-                raise unfit(f"more than {AGAIN} blocks would be computed again")
+            if done > alone.AGAIN:
+                raise unfit(f"more than {alone.AGAIN} blocks would be computed again")
             made = sch.recompute_at_consumers(sch.get_sblock(name), [sch.get_sblock(reader) for reader in readers[d]])
             wanted[named(sch, made[1])] = d
 
@@ -226,50 +228,3 @@ def _copied(sch: Schedule, name: str, k: int) -> str:
     path = path_of(store_of(product.block).value, product.factors[k])
     assert path is not None
     return named(sch, sch.decompose_value(sch.get_sblock(name), path))
-
-
-def _apart(sch: Schedule, reader: str, copies: set[str]) -> None:
-    """Lets what a block reads be made by blocks that nothing else needs."""
-    ahead, done = [reader], 0
-    while ahead:
-        name = ahead.pop()
-        for buffer in dict.fromkeys(x.buffer for x in loads_of(device_block(sch, name))):
-            maker = _own(sch, buffer, name)
-            if maker is None:
-                continue
-            done += 1
-            if done > AGAIN:
-                raise unfit(f"more than {AGAIN} blocks would be computed again")
-            ahead.append(maker[1])
-            if maker[0] in copies:
-                copies.add(maker[1])
-
-
-def _too_many(blocks: Sequence[Block], readers: Sequence[str]) -> bool:
-    """Whether ``_apart`` would compute too many blocks again for one of some readers: known before any is made.
-
-    In the end each path from what makes something to such a reader has blocks of its own, whoever else reads what they make. A
-    primitive may refuse before there are too many, which is to the same effect.
-
-    Args:
-        blocks: the accelerator's.
-        readers: names of some of them.
-    """
-    makers: dict[Buffer, str] = {}
-    count: dict[str, int] = {}  # by block, those that make what it reads
-    for block in blocks:
-        ahead = [makers[b] for b in {x.buffer for x in loads_of(block)} if b in makers]
-        count.setdefault(block.name, sum(1 + count[maker] for maker in ahead))
-        makers.setdefault(store_of(block).buffer, block.name)
-    return any(count[reader] > AGAIN for reader in readers)
-
-
-def _own(sch: Schedule, buffer: Buffer, reader: str) -> tuple[str, str] | None:
-    """The block that makes a tensor, and the one that makes it for a reader alone; None of what is given to the program."""
-    maker = writer_of(sch.func, buffer)
-    if maker is None:
-        return None
-    if len(readers_of(sch.func, buffer)) < 2:
-        return maker.name, maker.name
-    copy = sch.recompute_at_consumers(sch.get_sblock(maker.name), [sch.get_sblock(reader)])[1]
-    return maker.name, named(sch, copy)

@@ -133,13 +133,19 @@ def attempt(func: PrimFunc, target: Target, wanted: Wanted, last: bool = True) -
         if made is None:
             return None, ""
         begun = made
-    cut = None if wanted.whole else trims.apart(begun, target)
+    cut = None if wanted.whole else _trimmed(begun, func, target)
     if cut is not None:
         found, why = _from(cut, func, target, wanted, last)
         # What is cut may have fewer of the forms that need not be; where it has none at all, the program stays whole.
         if found is not None or (wanted != wanted.plain and _from(cut, func, target, wanted.plain, last)[0] is not None):
             return found, why
     return _from(begun, func, target, wanted, last)
+
+
+def _trimmed(begun: Schedule, func: PrimFunc, target: Target) -> Schedule | None:
+    """A program with less to sum up, if there is less: whatever is wanted of its form, that is looked for once."""
+    found, why = reached.onwards(func, begun, target, trims.apart)
+    return trims.apart(begun, target) if why else found  # which raises what is in the way
 
 
 def _from(begun: Schedule, func: PrimFunc, target: Target, wanted: Wanted, last: bool) -> tuple[Schedule | None, str]:

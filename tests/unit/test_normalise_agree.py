@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
 from itertools import islice, product
 
 import numpy as np
@@ -12,10 +14,10 @@ from turns import in_turn
 from autosched import te
 from autosched.ir.expr import IntImm
 from autosched.ir.interp import random_inputs, run
-from autosched.ir.stmt import Buffer, PrimFunc
+from autosched.ir.stmt import Block, Buffer, PrimFunc
 from autosched.schedule import Schedule
 from autosched.target import get_target
-from space.normalise import Wanted, agree, normalise, turned
+from space.normalise import Wanted, agree, alone, normalise, turned
 from space.normalise.axes import Axes, Place, Role, settled
 from space.normalise.blocks import device_blocks
 from space.normalise.layouts import Way
@@ -98,3 +100,34 @@ def test_blocks_that_mix_tokens_and_channels_compute_what_the_program_does(block
 def test_one_block_has_the_forms_that_it_had() -> None:
     func = mixer(1)
     assert normalise(func, get_target("vta-de10"), Wanted(settled=True)) == (func, ())
+
+
+@pytest.mark.parametrize("mixed", [True, False])
+def test_choices_are_left_out_before_blocks_are_made_as_they_would_be_after(mixed: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where each of several products has what it reads made for it alone."""
+    def found() -> list[tuple[list[str], frozenset[str]]]:
+        def may(blocks: Sequence[Block], copies: frozenset[str], chosen: agree.Weights) -> bool:
+            asked.append(len(blocks))
+            return agree.agree(blocks, replace(WAY, copies=copies), chosen)
+
+        return [(sch.trace.as_python(), copies) for sch, copies in turned.ways(Schedule(program), True, may)]
+
+    program = mixer(1) if mixed else two_ways()
+    asked: list[int] = []
+    made: list[str] = []
+    apart = alone.apart
+    monkeypatch.setattr(alone, "apart", lambda sch, reader, copies: [made.append(reader), apart(sch, reader, copies)])
+    soon, before, few = found(), [*asked], len(made)
+    asked.clear()
+    made.clear()
+    monkeypatch.setattr(alone, "foreseen", lambda *given: None)
+    assert found() == soon and asked == before and 0 < len(soon) < len(asked) and few < len(made)
+
+
+def two_ways() -> PrimFunc:
+    """A product of what another one makes, and one of it and its transpose."""
+    x, w, v = (te.placeholder((16, 16), "int8", name=name) for name in "xwv")
+    a = clipped(times(x, w, "s"), "a")
+    k = te.reduce_axis((0, 16), name="k")
+    t = te.compute((16, 16), lambda i, j: te.sum(a[i, k].astype("int32") * a[j, k].astype("int32"), axis=k), name="t")
+    return te.create_prim_func([x, w, v, clipped(times(a, v, "u"), "y", clipped(t, "z"))])

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from autosched import te
-from autosched.errors import AutoschedError, ScheduleError
+from autosched.errors import AutoschedError
 from autosched.ir.host import split_host
 from autosched.ir.interp import random_inputs, run
 from autosched.ir.stmt import PrimFunc
@@ -180,45 +180,6 @@ def test_of_which_factors_weights_are_tried() -> None:
     r = te.reduce_axis((0, 16), name="r")
     e = te.compute((16,), lambda i: te.sum(a[i, r].astype("int32") * a[i, r].astype("int32"), axis=r), name="e")
     assert first(te.create_prim_func([x, te.compute((16,), lambda i: (e[i] >> 12).astype("int8"), name="y")])) == [set()]
-
-
-def shared(draw: np.random.Generator) -> PrimFunc:
-    """Stages and products of 16 by 16, each of one or two of all that stands in front of it."""
-    made = [te.placeholder((16, 16), "int8", name=name) for name in "xw"]
-    for n in range(6):
-        a, b = (made[k] for k in draw.integers(len(made), size=2))
-        if draw.random() < 0.4:
-            made.append(narrowed(product(a, b, 16, 16, 16, f"s{n}"), 7, f"n{n}"))
-        else:
-            made.append(te.compute((16, 16), larger(a, b), name=f"v{n}"))
-    return te.create_prim_func([*made[:2], te.compute((16, 16), larger(*made[-2:]), name="out")])
-
-
-def larger(a, b):
-    return lambda i, j: te.max(a[i, j], b[i, j])
-
-
-@pytest.mark.parametrize("seed", range(6))
-def test_too_many_blocks_are_counted_as_they_would_be_made(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    draw = np.random.default_rng(seed)
-    sch = Schedule(shared(draw))
-    blocks = device_blocks(sch.func)
-    readers = [blocks[k].name for k in (-1, draw.integers(len(blocks)))]
-    told, made = [], []
-    for most in range(0, 40, 3):
-        monkeypatch.setattr(turned, "AGAIN", most)
-        told.append(turned._too_many(blocks, readers))
-        trial = sch.copy()
-        try:
-            for name in readers:
-                turned._apart(trial, name, set())
-        except ScheduleError as error:
-            assert error.reason == f"more than {most} blocks would be computed again"
-            made.append(True)
-        else:
-            made.append(False)
-            break
-    assert told == made and made[0] and not made[-1]
 
 
 def test_what_no_weight_is_made_of_is_refused_by_name() -> None:

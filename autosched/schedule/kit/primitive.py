@@ -237,12 +237,15 @@ def _register(
     known = {p.name for p in params if not p.variadic}
     required = {p.name for p in params if p.default is inspect.Parameter.empty and not p.variadic}
     defaults = {p.name: () if p.variadic else p.default for p in params}
+    plain = all(p.kind is inspect.Parameter.POSITIONAL_OR_KEYWORD for p in signature.parameters.values())
 
     @wraps(fn)
     def method(*call_args: P.args, **call_kwargs: P.kwargs) -> R:
-        if len(call_args) == 1 and required <= call_kwargs.keys() <= known:
-            # As a replay calls, and the general way in less time.
-            args: dict[str, Any] = {**defaults, **call_kwargs}
+        placed = dict(zip(names, call_args[1:])) if plain and len(call_args) > 1 else {}
+        given = placed.keys() | call_kwargs.keys() if placed else call_kwargs.keys()
+        if len(call_args) == 1 + len(placed) and len(given) == len(placed) + len(call_kwargs) and required <= given <= known:
+            # As a replay calls, or rules do, and the general way in less time.
+            args: dict[str, Any] = {**defaults, **placed, **call_kwargs}
             sch = cast(ScheduleBase, call_args[0])
         else:
             try:
