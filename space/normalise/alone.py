@@ -128,8 +128,8 @@ def _narrower(blocks: Sequence[Block], again: Collection[str]) -> bool:
             return True
         for region in block.reads:
             swept = zip(region.region, region_bounds(region, dom), region.buffer.shape)
-            less |= {(region.buffer, d) for d, (r, all_of_it, size) in enumerate(swept) if ends & {*free_vars(r.min)} or not (
-                int_value(all_of_it.min) == 0 and int_value(all_of_it.extent) == int_value(size))}
+            less |= {(region.buffer, d) for d, (r, all_of_it, size) in enumerate(swept)
+                     if ends & {*free_vars(r.min)} or int_value(all_of_it.extent) != int_value(size)}
     return False
 
 
