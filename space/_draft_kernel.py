@@ -15,8 +15,8 @@ refresh(__file__, _length_kernel, _loads_kernel)
 
 @lean
 def side_by_side(
-    on: Any, tile: Any, single: Any, copies: Any, halos: Any, footprint: Any, fills: Any, banks: Any, shared: Any, scope: Any,
-    depths: Any, acc: int, room: Any, found: Any,
+    on: Any, tile: Any, single: Any, stored: Any, copies: Any, halos: Any, footprint: Any, fills: Any, banks: Any, shared: Any,
+    scope: Any, depths: Any, acc: int, room: Any, found: Any,
 ) -> None:
     """Per part, whether there is room beside what the part before used last: 2 for all copies of its buffers, 1 for the first.
 
@@ -26,6 +26,7 @@ def side_by_side(
         on: whether a part exists, shape (parts, n).
         tile: accumulator elements of an output tile, or of several that get their initial values together, shape (parts, n).
         single: those of one tile, shape (parts, n).
+        stored: those that are stored together, of which only the last are used last, shape (parts, n).
         copies: of it, shape (parts, n).
         halos: elements that a tile makes with a border around it, shape (parts, n).
         footprint: elements of a bank of every operand, shape (operands, parts, n).
@@ -68,6 +69,7 @@ def side_by_side(
             if on[p, r]:
                 for s in range(memories):
                     before[s] = once[s]
+                before[acc] -= max(tile[p, r] - stored[p, r], 0)
 
 
 @lean

@@ -525,7 +525,8 @@ def _side_by_side(model: Model, plan: Plan) -> npt.NDArray[np.int64]:
     found = np.zeros((2, *part.on.shape), dtype=np.int64)
     halos = borders.elements(model, part).sum(axis=-1) if model.nest.halos else np.zeros(part.on.shape, dtype=np.int64)
     side_by_side(
-        np.array(part.on), model.init_elements(plan, part), model.tile_elements(part), model.tile_copies(plan, part), halos,
+        np.array(part.on), model.init_elements(plan, part), model.tile_elements(part), times(model.out_tiles(plan, part)),
+        model.tile_copies(plan, part), halos,
         np.array([model.footprint(plan, part, k) for k in every], dtype=np.int64).reshape(of_all),
         np.array(model.every_fill(plan)),
         np.array(plan.banks, dtype=np.int64).reshape(of_each),
