@@ -15,7 +15,7 @@ import numpy.typing as npt
 from space.model import Model
 from space.plan import Mask, Part, Plan, along, columns
 from space.rule import Column, Ints, NumericRule, Points, evenly
-from space.rules.tiling import are_tiles, divides, make_room, some_axes, tiled_axes
+from space.rules.tiling import are_tiles, behind, divides, make_room, some_axes, tiled_axes
 
 NAMES = ("head", "cut", "cut_again")
 EVERY = 32  # up to so many iterations any number may be cut off an axis; more than that by powers of two
@@ -132,7 +132,7 @@ class Cuts(NumericRule):
             axis, size = decoded(model, points, "cut")
             last = plan.parts[plan.main + 1]
             alone = last.on & (points[:, model.index["cut_again"]] == 0)
-            rest = _joined(plan, again, last) if again is not None else last
+            rest = _joined(model, plan, again, last) if again is not None else last
             tile = along(plan.body.tiles, axis)
             idle = alone & ~(divides(model, plan, rest) & ((size < tile) | (_otherwise(last, plan.body) & ~_lone(model, plan))))
             # What is left behind must be tiled evenly without the cut as well: else the row is no point.
@@ -247,9 +247,9 @@ def _otherwise(last: Part, before: Part) -> Mask:
     return np.asarray(finer | (last.slices != before.slices) | (last.thick != before.thick), dtype=np.bool_)
 
 
-def _joined(plan: Plan, again: Part, last: Part) -> Part:
+def _joined(model: Model, plan: Plan, again: Part, last: Part) -> Part:
     """The part after the first cut with what the second one took from it."""
     extents = np.where(again.on[:, None], np.maximum(last.extents, 0), last.extents).copy("K")
     differ = again.on[:, None] & (again.lows != last.lows)
     extents = np.where(differ, last.extents + again.extents, extents)
-    return replace(last, extents=extents, tiles=np.minimum(plan.body.tiles, extents))
+    return replace(last, extents=extents, tiles=behind(model, plan.body.tiles, extents))

@@ -1,7 +1,8 @@
 """Tiling: the inner extent of every axis: of one that is not cut the smallest for a number of tiles, else a divisor of it.
 
 Of 14 rows, four tiles are of 4, 4, 4 and 2: the last one is guarded. Of what cuts leave tiles are all alike: it is cuts that make
-the last one smaller there.
+the last one smaller there. What is left behind the main part may be longer than a tile, and is one if tiles do not divide it: where
+parts fall in size little is left to compute and to store behind the last load, and those between need no tiles like the others.
 """
 
 from __future__ import annotations
@@ -89,6 +90,19 @@ def like_others_along(model: Model, plan: Plan, part: Part, axis: Ints) -> Ints:
     return np.asarray(np.where(axis < 0, 1, np.where(even_, tiles, own)), dtype=np.int64)
 
 
+def behind(model: Model, tiles: Ints, extents: Ints) -> Ints:
+    """The tiles of a part behind the main one: the others', or all of what cuts leave of an axis where those do not divide it.
+
+    Args:
+        model: of the sketch.
+        tiles: the others', shape (n, axes).
+        extents: of the part, shape (n, axes).
+    """
+    less = np.minimum(tiles, extents)
+    whole = (extents % np.maximum(less, 1) > 0) & (extents < model.extents)
+    return np.asarray(np.where(whole, extents, less), dtype=np.int64)
+
+
 def _even(model: Model, plan: Plan, part: Part, tiles: Ints, axes: int) -> Mask:
     """Along which of the first axes tiles divide a part, or need not, since nothing is cut off the axis; shape (n, axes)."""
     extents, whole = part.extents[:, :axes], model.extents[:axes]
@@ -168,12 +182,15 @@ class Tiling(NumericRule):
         return tuple(made)
 
     def plan(self, model: Model, points: Points, plan: Plan) -> None:
-        """Every part has the tile, or less where it is smaller; a first part is one tile of the axis that it was cut from."""
+        """Every part has the tile, or less where it is smaller; a first part is one tile of the axis that it was cut from.
+
+        So is one behind the main part that the tile does not divide.
+        """
         tiles = model.extents[:, None].repeat(len(points), axis=1).T
         for a, axis in enumerate(model.nest.axes):
             tiles[:, a] = model.column(points, f"tile_{axis.name}", axis.extent)
         for n, part in enumerate(plan.parts):
-            part.tiles = np.minimum(tiles, part.extents)
+            part.tiles = behind(model, tiles, part.extents) if n > plan.main else np.minimum(tiles, part.extents)
             if n < plan.main:
                 part.tiles = np.where(part.extents < model.extents[None, :], part.extents, part.tiles)
 

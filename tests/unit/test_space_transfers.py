@@ -29,8 +29,12 @@ LOADED = {"load_a": (1, 9), "load_b": (1, 9), "banks_a": (2, 3), "banks_b": (2, 
 
 
 def of_kind(space: Space, kind: dict[str, Any], draws: int = 9000) -> np.ndarray:
-    """Drawn points whose decisions have these values, or lie in these ranges."""
+    """Drawn points whose decisions have these values, or lie in these ranges; of one part: draws without cuts."""
     points = space.sample(np.random.default_rng(5), draws)
+    if SIMPLE.items() <= kind.items():
+        points[:, [space.names.index(name) for name in SIMPLE]] = 0
+        points, inside = space.repair(points)
+        points = np.unique(points[inside], axis=0)
     chosen = np.ones(len(points), dtype=np.bool_)
     for name, value in kind.items():
         column = points[:, space.names.index(name)]
