@@ -1,8 +1,8 @@
 """Tiling: the inner extent of every axis: of one that is not cut the smallest for a number of tiles, else a divisor of it.
 
 Of 14 rows, four tiles are of 4, 4, 4 and 2: the last one is guarded. Of what cuts leave tiles are all alike: it is cuts that make
-the last one smaller there. What is left behind the main part may be longer than a tile, and is one if tiles do not divide it: where
-parts fall in size little is left to compute and to store behind the last load, and those between need no tiles like the others.
+the last one smaller there. What is left behind the main part may be longer than a tile, and is one if tiles do not divide it:
+where parts fall in size little is left to do behind the last load, and those between need no tiles like the others.
 """
 
 from __future__ import annotations
