@@ -200,6 +200,12 @@ def has_digits(*values: Expr) -> bool:
     return any(isinstance(e, BinOp) and e.op in ("//", "%") for value in values for e in walk_expr(value))
 
 
+def are_places(*indices: Expr) -> bool:
+    """Whether lowering knows what is meant: no product of iterators is among some indices, and nothing is divided by one."""
+    apart = [e for i in indices for e in walk_expr(i) if isinstance(e, BinOp) and e.op in ("*", "//", "%")]
+    return all(int_value(e.b) is not None or (e.op == "*" and int_value(e.a) is not None) for e in apart)
+
+
 def elements_of(buffer: Buffer) -> int:
     """How many elements a tensor of constant shape has."""
     return prod(int_value(e) or 1 for e in buffer.shape)

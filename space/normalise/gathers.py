@@ -18,6 +18,7 @@ from autosched.schedule import Schedule
 from autosched.target import Target
 from space.normalise.blocks import (
     Product,
+    are_places,
     device_block,
     device_blocks,
     elements_of,
@@ -111,7 +112,8 @@ def coarser(func: PrimFunc) -> bool:
     """
     made = {b for b in written(func) if b.dtype == "int8"}
     stages = [b for b in device_blocks(func) if b.init is None and not is_move(store_of(b).value)]
-    return any(x.buffer in made and has_digits(*x.indices) for b in stages for x in loads_of(b))
+    read = [x.indices for b in stages for x in loads_of(b) if x.buffer in made]
+    return any(has_digits(*indices) for indices in read) and all(are_places(*indices) for indices in read)
 
 
 def _moved_before(sch: Schedule, block: Block, made: set[Buffer]) -> None:

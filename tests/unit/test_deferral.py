@@ -4,10 +4,19 @@ from __future__ import annotations
 
 import signal
 import threading
+from collections.abc import Iterator
 
 import pytest
 
 from sim.deferral import deferred
+
+
+@pytest.fixture(autouse=True)
+def interrupts() -> Iterator[None]:
+    """A process that was begun behind others may ignore them."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
 
 
 @pytest.mark.parametrize("times", [1, 3])
