@@ -203,7 +203,8 @@ class Analyzer(Proofs):
         """
         variables = list(dict.fromkeys([e for e in walk_expr(expr) if type(e) is Var]))
         values = [self._values.get(v) for v in variables]
-        if self._facts or self._nonzero or any(v in self._symbolic for v in variables) or any(x and x[0] for x in values):
+        # Where a range is symbolic, also another variable's, more is tried.
+        if self._facts or self._nonzero or self._symbolic or any(x and x[0] for x in values):
             return self.simplify(expr)
         try:
             code = numbered(expr, {v: k for k, v in enumerate(variables)})
