@@ -170,3 +170,36 @@ def test_loops_do_not_merge_over_what_the_later_one_reads() -> None:
     sch = Schedule(crossing(7, "C[vi + 8, vj]"))
     with refused(ScheduleError, "place"):
         sch.merge([sch.get_loops("C")[0], sch.get_loops("D")[0]])
+
+
+@pytest.mark.parametrize("order", ["CDF", "FCD", "DCF"])
+def test_loops_given_in_another_order_do_not_merge_over_what_reads_one(order: str, same: Same) -> None:
+    func = parse("""
+@T.prim_func
+def main(A: T.Buffer((8,), "int32"), C: T.Buffer((8,), "int32"), E: T.Buffer((8,), "int32"), D: T.Buffer((8,), "int32"),
+         F: T.Buffer((8,), "int32")):
+    for i in range(8):
+        with T.sblock("C"):
+            vi = T.axis.spatial(8, i)
+            C[vi] = A[vi] + 1
+    for i in range(8):
+        with T.sblock("E"):
+            vi = T.axis.spatial(8, i)
+            E[vi] = C[vi] * 2
+    for i in range(8):
+        with T.sblock("D"):
+            vi = T.axis.spatial(8, i)
+            D[vi] = A[vi] + 3
+    for i in range(8):
+        with T.sblock("F"):
+            vi = T.axis.spatial(8, i)
+            F[vi] = A[vi] + 4
+""")
+    sch = Schedule(func)
+    loops = [sch.get_loops(name)[0] for name in order]
+    if order == "CDF":
+        sch.merge(loops)
+        same(func, sch, 0)
+        return
+    with refused(ScheduleError, "place"):
+        sch.merge(loops)

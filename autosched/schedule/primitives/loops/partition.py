@@ -147,7 +147,8 @@ class Partition(Loops):
                 not yet, or has already, touched.
 
         What the host unpacks between the nests comes after all of them: it runs when the accelerator is done in any case. They
-        are merged where the last one stands, or where the first one does if something between them reads what that makes.
+        are merged where the last one stands, or, of loops given in program order, where the first one does if something between
+        them reads what that makes.
 
         Before::
 
@@ -239,9 +240,11 @@ class Partition(Loops):
         places = {ident: i for i, ident in enumerate(order)}
         last = min(places[b.ident] for b in state.children_of(nests[-1][0]))
         early = False
-        needs = [(dep.src, dep.dst) for dep in state.dependences(top) if home.get(dep.src) is None and home.get(dep.dst, 0) > 0]
+        needs = [dep.src for dep in state.dependences(top) if home.get(dep.src) is None and home.get(dep.dst, 0) > 0]
         since = max(places[b.ident] for b in state.children_of(nests[0][0]))
-        stays = next((pair for pair in needs if places[pair[0]] > since), None)
+        # In another order the first of the loops given stands behind what reads one of them.
+        unordered = any(places[b.ident] < since for nest in nests[1:] for b in state.children_of(nest[0]))
+        stays = unordered or any(places[src] > since for src in needs)
         for dep in state.dependences(top):
             src, dst = home.get(dep.src), home.get(dep.dst)
             if dep.kind == "WAW" and disjoint_results(state.block(dep.src), state.block(dep.dst)):
@@ -249,7 +252,7 @@ class Partition(Loops):
             names = f"block {state.block(dep.dst).name} depends on block {state.block(dep.src).name}"
             if src is not None and dst is None and places[dep.dst] < last and dep.dst not in late:
                 early = True
-                if stays is not None:
+                if stays:
                     self.refuse(f"{names}, and stands between the loops that are merged", [dep.src, dep.dst], code="place")
             if src is None and dst is not None and places[dep.src] > last:
                 self.refuse(f"{names}, which stands after the last of the loops given", [dep.src, dep.dst],
