@@ -172,8 +172,8 @@ def test_a_shell_completes_commands_options_and_names(tmp_path: Path) -> None:
 
 
 SHELLS = {
-    "zsh": ("zsh -f -i", "PS1='> '; autoload -Uz compinit && compinit -u -D; eval \"$(cat SCRIPT)\"; clear"),
-    "tcsh": ("tcsh -f", "set prompt='> '; source SCRIPT; clear"),
+    "zsh": ("zsh -f -i", "PS1='=> '; autoload -Uz compinit && compinit -u -D; eval \"$(cat SCRIPT)\"; clear"),
+    "tcsh": ("tcsh -f", "set prompt='=> '; source SCRIPT; clear"),
 }
 
 
@@ -201,6 +201,7 @@ def test_a_shell_with_a_terminal_completes_what_is_typed(shell: str, tmp_path: P
                 pytest.fail(f"{line!r} is not on the screen:\n" + "\n".join(x for x in found if x))
 
     child.sendline(setup.replace("SCRIPT", str(tmp_path / "script")))
+    wait("=>")  # what is typed before the shell asks for it stands where it likes
     for typed, completed in {
         "tu": "tune ", "db fs": "db fsck ", "db fsck --re": "db fsck --repair ", "show t2 --as g": "show t2 --as gantt ",
         "list w": "list workloads ", "tune resnet18.c1": "tune resnet18.c1",
@@ -210,6 +211,6 @@ def test_a_shell_with_a_terminal_completes_what_is_typed(shell: str, tmp_path: P
     }.items():
         # A letter behind it shows where the shell thinks that the word ends.
         child.send(f"autosched {typed}\tX")
-        wait(f"> autosched {completed}X")
+        wait(f"=> autosched {completed}X")
         child.send("\x15")  # the line is thrown away
     child.close(force=True)
