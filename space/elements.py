@@ -28,7 +28,7 @@ Mask = npt.NDArray[np.bool_]
 # Of a tensor's elements, or of a value for all iterators of a block: one dimension for each, of 1 where all along it are alike.
 Scalar = TypeVar("Scalar", bound=np.generic)
 
-LARGE = 1 << 22  # places from which on an access is not looked at: that would cost a second
+LARGE = 1 << 23  # places from which on an access is not looked at: that would cost a second
 NOWHERE = -1  # in place of an element: a constant, or nothing that is known
 
 

@@ -18,7 +18,7 @@ from autosched.target import get_target
 from autosched.workloads import workload
 from space import Space
 from space.machine_bound import machine_bound
-from space.visits import visits
+from space.visits import _text, told_apart, visits
 
 PROGRAMS = Path(__file__).resolve().parents[1] / "data" / "programs"
 TARGET = get_target("vta-de10")
@@ -342,3 +342,13 @@ def test_of_parts_that_overlap_the_largest_counts() -> None:
     bound = Space(parse(PARTS), TARGET).machine
     assert bound.cycles <= best(rows_times_matrix(400))
     assert bound.terms["load chain"] < 1000
+
+
+def test_what_takes_too_many_values_is_not_told_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    """At the boundary: as many places as a product runs over are looked at, one fewer are not."""
+    func, target = workload("dense:m=2,k=32,n=48").func, get_target("vta-de10")
+    for most, told in ((2 * 32 * 48 - 1, False), (2 * 32 * 48, True)):
+        monkeypatch.setattr("space.elements.LARGE", most)
+        _text.cache_clear()
+        assert told_apart(func, target) == told
+    _text.cache_clear()
