@@ -111,7 +111,8 @@ def apply(sch: Schedule, target: Target, made: bool = False) -> None:
         # The weight is what the host lays out, and of two such what has fewer elements: it is what becomes larger.
         if mine == [True, False] or (mine[0] == mine[1] and elements_of(data.buffer) < elements_of(weight.buffer)):
             data, weight = weight, data
-        given_data = data.buffer not in written(sch.func) | packs and weight.buffer in written(sch.func)
+        stored = written(sch.func)
+        given_data = data.buffer not in stored | packs and weight.buffer in stored
         if int_value(weight.buffer.shape[-1]) != lanes or (given_data and not made):
             continue  # it is as wide as an element by chance, a part of something or a whole: it is laid out in elements first
         rows = set(free_vars(store.indices[-2])) if target.config.batch > 1 and len(store.indices) > 1 else set()

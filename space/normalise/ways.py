@@ -120,11 +120,11 @@ def attempt(func: PrimFunc, target: Target, wanted: Wanted, last: bool = True) -
         begun = there
     if wanted.settled and not turned.many(begun.func):
         return None, ""
+    if wanted.finer and (is_packed(begun.func, target) or not gathers.coarser(begun.func)):
+        return None, ""
     if wanted.loaded:
         stages = units.single(begun)
         loaded = joined.with_given(stages or begun, target) or stages
-        if wanted.finer and (is_packed(begun.func, target) or not gathers.coarser(begun.func)):
-            return None, ""
         if loaded is None and not wanted.finer:
             return None, ""
         begun = loaded or begun

@@ -16,7 +16,7 @@ from autosched.ir.stmt import Block, BufferStore, PrimFunc
 from autosched.schedule import Schedule
 from autosched.schedule.primitives.reductions.diagonal import converts
 from autosched.target import Target
-from space.normalise.blocks import device_blocks, extents, loads_of, product_of, readers_of, store_of, unfit
+from space.normalise.blocks import device_blocks, extents, loads_of, product_of, readers_of, store_of, unfit, written
 from space.normalise.copies import part_of
 
 FACTORS = range(-128, 128)  # what an element of the identity holds; the ALU multiplies by others, and shifts, behind it
@@ -51,10 +51,9 @@ def lacks(func: PrimFunc) -> bool:
     Args:
         func: the program, in form.
     """
-    blocks = device_blocks(func)
-    made = {store_of(b).buffer for b in blocks}
+    made = written(func)
     return any(product_of(b) is None and store_of(b).buffer.dtype == "int32" and any(
-        x.dtype == "int8" and x.buffer not in made for x in loads_of(b)) for b in blocks)
+        x.dtype == "int8" and x.buffer not in made for x in loads_of(b)) for b in device_blocks(func))
 
 
 def _unpadded(sch: Schedule) -> None:
