@@ -22,6 +22,7 @@ DST_OUT, DST_IN, SRC_OUT, SRC_IN, WGT_OUT, WGT_IN = isa.DST_OUT, isa.DST_IN, isa
 POP_PREV, POP_NEXT, PUSH_PREV, PUSH_NEXT = isa.POP_PREV, isa.POP_NEXT, isa.PUSH_PREV, isa.PUSH_NEXT
 # Rows of what is known of each element of a memory.
 WRITER, READER, BASE, FRESH = 0, 1, 2, 3
+SIDE_BY_SIDE = 8  # elements from which on they are gone through together
 # Channels of tokens, in the order of sim.tokens.CHANNELS.
 TO_COMPUTE, FROM_COMPUTE, TO_STORE, FROM_STORE = 0, 1, 2, 3
 
@@ -33,12 +34,32 @@ def _moving(trips: int, stride: int) -> int:
 
 
 @lean
+def _latest(memory: I64, row: int, first: int, count: int, latest: int) -> int:
+    """The latest instruction in a row of what is known, from one element on, or ``latest`` where that is later."""
+    # Indices without a sign never count from the end: the loop is compiled to take several elements at once.
+    begin = np.uint64(first)
+    for k in range(begin, begin + np.uint64(count)):
+        latest = max(latest, memory[row, k])
+    return latest
+
+
+@lean
+def _note(memory: I64, row: int, first: int, count: int, value: int) -> None:
+    """Writes a value into a row of what is known, from one element on."""
+    begin = np.uint64(first)
+    for k in range(begin, begin + np.uint64(count)):
+        memory[row, k] = value
+
+
+@lean
 def _reads(
     triples: I64, column: int, bgn: int, end: int, outer: int, inner: int, out_stride: int, in_stride: int, memory: I64, i: int
 ) -> int:
     """The latest writer of what a GEMM's micro-ops read of a memory, by their column; it becomes their reader."""
-    latest = -1
+    latest = ZERO - 1
     outer, inner = _moving(outer, out_stride), _moving(inner, in_stride)
+    if out_stride == 1:
+        outer, inner, out_stride, in_stride = inner, outer, in_stride, out_stride
     for u in range(bgn, end if outer * inner > 0 else bgn):
         base = triples[u, column]
         # Micro-ops with the same base read the same in all iterations.
@@ -46,8 +67,13 @@ def _reads(
             continue
         memory[BASE, base] = i
         for o in range(outer):
+            first = base + o * out_stride
+            if in_stride == 1 and inner >= SIDE_BY_SIDE:
+                latest = _latest(memory, ZERO + WRITER, first, inner, latest)
+                _note(memory, ZERO + READER, first, inner, i)
+                continue
             for j in range(inner):
-                k = base + o * out_stride + j * in_stride
+                k = first + j * in_stride
                 if memory[WRITER, k] > latest:
                     latest = memory[WRITER, k]
                 memory[READER, k] = i
@@ -77,47 +103,40 @@ def needs(table: I64, engine: I64, uop_at: I64, triples: I64, inp: I64, wgt: I64
                 continue
             lo = table[i, SRAM]
             hi = lo + (table[i, X_PAD_0] + x + table[i, X_PAD_1]) * (table[i, Y_PAD_0] + y + table[i, Y_PAD_1])
-            latest = -1
+            count = hi - lo
             if mem == MEM_INP:
-                for k in range(lo, hi):
-                    if inp[READER, k] > latest:
-                        latest = inp[READER, k]
-                    inp[WRITER, k] = i
-                need[i, COMPUTE] = latest
+                need[i, COMPUTE] = _latest(inp, ZERO + READER, lo, count, ZERO - 1)
+                _note(inp, ZERO + WRITER, lo, count, i)
             elif mem == MEM_WGT:
-                for k in range(lo, hi):
-                    if wgt[READER, k] > latest:
-                        latest = wgt[READER, k]
-                    wgt[WRITER, k] = i
-                need[i, COMPUTE] = latest
+                need[i, COMPUTE] = _latest(wgt, ZERO + READER, lo, count, ZERO - 1)
+                _note(wgt, ZERO + WRITER, lo, count, i)
             else:
-                for k in range(lo, hi):
-                    if split_out == 0 and acc[READER, k] > latest:
-                        latest = acc[READER, k]
-                    acc[WRITER, k] = i
-                    acc[FRESH, k] = 0
-                need[i, STORE] = latest
+                if split_out == 0:
+                    need[i, STORE] = _latest(acc, ZERO + READER, lo, count, ZERO - 1)
+                _note(acc, ZERO + WRITER, lo, count, i)
+                _note(acc, ZERO + FRESH, lo, count, ZERO)
         elif op == OP_STORE:
             lo = table[i, SRAM]
             hi = lo + table[i, Y_SIZE] * table[i, X_SIZE]
-            latest = -1
-            for k in range(lo, hi):
-                if acc[WRITER, k] > latest:
-                    latest = acc[WRITER, k]
-                if acc[FRESH, k] != 1 and stale < 0:
-                    stale = i
-                acc[READER, k] = i
-            need[i, COMPUTE] = latest
+            count = hi - lo
+            need[i, COMPUTE] = _latest(acc, ZERO + WRITER, lo, count, ZERO - 1)
+            if stale < 0:
+                for k in range(lo, hi):
+                    if acc[FRESH, k] != 1:
+                        stale = i
+            _note(acc, ZERO + READER, lo, count, i)
         else:
             bgn = uop_at[i]
             end = bgn + table[i, UOP_END] - table[i, UOP_BGN]
             gemm = op == OP_GEMM and table[i, RESET] == 0
-            writes_out = 0 if (op == OP_GEMM and not gemm) else 1
+            writes_out = ZERO if (op == OP_GEMM and not gemm) else ZERO + 1
             from_load = -1
-            from_store = -1
+            from_store = ZERO - 1
             # A loop that does not move an operand is gone through once for it, and so are micro-ops with the same base.
             out_stride, in_stride = table[i, DST_OUT], table[i, DST_IN]
             outer, inner = _moving(table[i, ITER_OUT], out_stride), _moving(table[i, ITER_IN], in_stride)
+            if out_stride == 1:
+                outer, inner, out_stride, in_stride = inner, outer, in_stride, out_stride
             waits = writes_out == 1 or split_out == 0
             for u in range(bgn, end if outer * inner > 0 else bgn):
                 base = triples[u, 0]
@@ -125,8 +144,15 @@ def needs(table: I64, engine: I64, uop_at: I64, triples: I64, inp: I64, wgt: I64
                     continue
                 acc[BASE, base] = i
                 for o in range(outer):
+                    first = base + o * out_stride
+                    if in_stride == 1 and inner >= SIDE_BY_SIDE:
+                        if waits:
+                            from_store = _latest(acc, ZERO + READER, first, inner, from_store)
+                        _note(acc, ZERO + WRITER, first, inner, i)
+                        _note(acc, ZERO + FRESH, first, inner, writes_out)
+                        continue
                     for j in range(inner):
-                        d = base + o * out_stride + j * in_stride
+                        d = first + j * in_stride
                         if waits and acc[READER, d] > from_store:
                             from_store = acc[READER, d]
                         acc[WRITER, d] = i
