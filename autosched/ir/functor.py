@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from operator import is_
 
@@ -84,6 +84,22 @@ def walk_expr(expr: Expr) -> Iterator[Expr]:
             stack += (node.b, node.a)
         elif type(node) not in _LEAVES:
             stack.extend(reversed(expr_children(node)))
+
+
+def loads_in(exprs: Iterable[Expr]) -> list[BufferLoad]:
+    """The loads in some expressions, each before those in its indices."""
+    found: list[BufferLoad] = []
+    stack = list(exprs)[::-1]
+    while stack:
+        node = stack.pop()
+        kind = type(node)
+        if kind is BinOp:
+            stack += (node.b, node.a)  # type: ignore[attr-defined]
+        elif kind not in _LEAVES:
+            if isinstance(node, BufferLoad):
+                found.append(node)
+            stack.extend(reversed(expr_children(node)))
+    return found
 
 
 def stmt_exprs(stmt: Stmt) -> tuple[Expr, ...]:

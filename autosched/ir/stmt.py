@@ -373,6 +373,11 @@ class PrimFunc:
         return self.script()
 
 
+def with_func_body(func: PrimFunc, body: Stmt) -> PrimFunc:
+    """A function with another body (as ``dataclasses.replace``, in less time: every primitive makes one)."""
+    return PrimFunc(func.params, body, func.name, func.attrs, func.value_ranges, func.constants)
+
+
 @dataclass(frozen=True, eq=False)
 class IRModule:
     """Named functions.

@@ -32,6 +32,7 @@ from sim.encoding import usable
 from sim.timing import PIPELINE_CYCLES
 
 HAZARD_DISTANCE = 2
+PlainDim = tuple[int, tuple[int, ...], str | None]  # extent, strides and note of a loop that no condition shortens
 # Of every operand the columns of its strides, along the outer and the inner loop.
 STRIDES = ((isa.DST_OUT, isa.DST_IN), (isa.SRC_OUT, isa.SRC_IN), (isa.WGT_OUT, isa.WGT_IN))
 
@@ -98,9 +99,13 @@ class Folder:
     def fold(self, dims: Sequence[Dim]) -> Fold:
         """The loops of an instruction over ``dims``; ``apart`` of the result must become instances."""
         if all(d.plain for d in dims):
-            # Candidates of one workload ask for the same nests again and again.
-            return _plain_fold(self, tuple([(d.extent, d.strides, d.note) for d in dims]))
+            return self.fold_plain(tuple([(d.extent, d.strides, d.note) for d in dims]))
         return self.find(dims)
+
+    def fold_plain(self, dims: tuple[PlainDim, ...]) -> Fold:
+        """``fold`` of loops that no condition shortens; for reading only."""
+        # Candidates of one workload ask for the same nests again and again.
+        return _plain_fold(self, dims)
 
     def find(self, dims: Sequence[Dim]) -> Fold:
         """``fold``, worked out."""
@@ -174,7 +179,7 @@ class Folder:
 
 
 @lru_cache(maxsize=4096)
-def _plain_fold(folder: Folder, dims: tuple[tuple[int, tuple[int, ...], str | None], ...]) -> Fold:
+def _plain_fold(folder: Folder, dims: tuple[PlainDim, ...]) -> Fold:
     """``Folder.find`` of loops that no condition shortens, by their extents, strides and notes; for reading only."""
     return folder.find([Dim(*dim) for dim in dims])
 

@@ -63,7 +63,9 @@ class _Pieces:
 
     def take(self, rows: Ints) -> _Pieces:
         """The pieces of these numbers; one may be there several times."""
-        return _Pieces(self.base[rows], self.position[rows], self.run[rows], self.lengths[rows])
+        return _Pieces(
+            self.base.take(rows, axis=0), self.position.take(rows), self.run.take(rows), self.lengths.take(rows, axis=0)
+        )
 
     def stepped(self, counts: Ints, strides: Sequence[int]) -> tuple[_Pieces, Ints]:
         """Every iteration of a loop, of so many in each piece, as a piece of its own, and of which piece."""
@@ -107,12 +109,15 @@ def lower_gemm(site: Site, places: Sequence[Place], key: Key, config: VTAConfig,
         dims, unrolled, limits, _ = sort_out(site.inner, [p.offset for p in places], conds)
         if tuple(unrolled) not in grids:
             whole = make_grid(site, unrolled, (), key.strides, key.start)
-            grids[tuple(unrolled)] = whole, np.stack([p.base(whole.values, whole.count) for p in places], axis=1)
+            base = np.empty((whole.count, len(places)), dtype=np.int64)
+            for k, place in enumerate(places):
+                base[:, k] = place.base(whole.values, whole.count)
+            grids[tuple(unrolled)] = whole, base
         whole, base = grids[tuple(unrolled)]
         here = within(whole, only, limits)
         alone = any(note_of(loop) == "unroll" for loop in unrolled)
         if not folder.hazard:
-            parts.append(_cut(folder, dims, whole, here, base[here], alone, config))
+            parts.append(_cut(folder, dims, whole, here, base.take(here, axis=0), alone, config))
             continue
         # Lists of several taps may only be put together where the loops of all are the same.
         fold = folder.fold(dims)
@@ -159,13 +164,14 @@ def _pieces(cut: Sequence[Dim], grid: Grid, base: Ints) -> _Pieces:
     lengths = np.empty((n, len(cut)), dtype=np.int64)
     for k, dim in enumerate(cut):
         low, high = interval(dim.limits, dim.extent, grid)
-        lengths[:, k] = high - low
+        np.subtract(high, low, out=lengths[:, k])
         base += low[:, None] * np.array(dim.strides, dtype=np.int64)
     run = np.zeros(n, dtype=np.int64)
-    np.cumsum(grid.position[1:] != grid.position[:-1], out=run[1:])
+    (grid.position[1:] != grid.position[:-1]).cumsum(out=run[1:])
     found = _Pieces(base, grid.position, run, lengths)
-    there = lengths.all(axis=1)
-    return found if there.all() else found.take(np.flatnonzero(there))
+    if np.count_nonzero(lengths) == lengths.size:
+        return found
+    return found.take(np.flatnonzero(lengths.all(axis=1)))
 
 
 def _way(pieces: _Pieces, cut: Sequence[Dim], plain: Sequence[Dim], listed: tuple[int, ...], folder: Folder) -> _Way:
@@ -174,10 +180,11 @@ def _way(pieces: _Pieces, cut: Sequence[Dim], plain: Sequence[Dim], listed: tupl
 
     kind, first = np.empty((2, len(pieces.run)), dtype=np.int64)
     count = kinds(pieces.lengths, sum(1 << k for k in listed), kind, first)
-    left = [k for k in range(len(cut)) if k not in listed]
+    left = [(k, dim.strides, dim.note) for k, dim in enumerate(cut) if k not in listed]
+    always = tuple([(dim.extent, dim.strides, dim.note) for dim in plain])
     folds = []
-    for lengths in pieces.lengths[first[:count]].tolist():
-        folds.append(folder.fold([*plain, *[Dim(lengths[k], cut[k].strides, cut[k].note) for k in left]]))
+    for lengths in pieces.lengths.take(first[:count], axis=0).tolist():
+        folds.append(folder.fold_plain((*always, *[(lengths[k], strides, note) for k, strides, note in left])))
     return _Way(listed, kind, folds)
 
 
@@ -201,7 +208,8 @@ def _cheapest(
 
     some: Ints = np.zeros(0, dtype=np.int64)
     many = count(first)
-    if not many or many == 1 + int(np.count_nonzero(np.diff(pieces.run))):
+    run = pieces.run
+    if not many or many == 1 + int(np.count_nonzero(run[1:] != run[:-1])):
         return first
     best, least = first, 0.0
     # What is marked for the list is written out anyway.
@@ -238,16 +246,18 @@ def _instructions(pieces: _Pieces, kind: Ints, folds: Sequence[Fold], folder: Fo
     most = np.array([1 if alone else max(1, folder.capacity // len(own)) for own in offsets], dtype=np.int64)
     order, begins = np.empty((2, n), dtype=np.int64)
     starts = begins[: grouped(pieces.run, kind, most, np.empty(len(folds) + 1, dtype=np.int64), order, begins)]
-    first = order[starts]
+    first = order.take(starts)
+    leader = kind.take(first)
+    base = pieces.base.take(first, axis=0)
     which, leads = np.empty((2, len(starts)), dtype=np.int64)
     room = np.full(1 << len(starts).bit_length() + 1, -1, dtype=np.int64)
-    ends = np.append(starts[1:], n)
     patterns: list[Ints] = []
     total = 0
     for lead in leads[: patterned(pieces.base, kind, order, starts, room, which, leads)].tolist():
-        steps = pieces.base[order[starts[lead] : ends[lead]]] - pieces.base[first[lead]]
-        own = offsets[kind[first[lead]]]
-        patterns.append((steps[:, None, :] + own[None, :, :]).reshape(-1, steps.shape[1]))
+        end = starts[lead + 1] if lead + 1 < len(starts) else n
+        steps = pieces.base.take(order[starts[lead] : end], axis=0) - base[lead]
+        own = offsets[leader[lead]]
+        patterns.append((steps[:, None, :] + own).reshape(-1, steps.shape[1]))
         total += len(patterns[-1])
         check_uops(total)
     rows = np.zeros((len(folds), isa.NCOLS), dtype=np.int64)
@@ -259,7 +269,7 @@ def _instructions(pieces: _Pieces, kind: Ints, folds: Sequence[Fold], folder: Fo
                 for columns, stride in zip(STRIDES, dim.strides):
                     own[columns[loop]] = stride
     return Kernels(
-        rows[kind[first]], pieces.position[first], np.zeros(len(first), dtype=np.int64), which, pieces.base[first], patterns,
+        rows.take(leader, axis=0), pieces.position.take(first), np.zeros(len(first), dtype=np.int64), which, base, patterns,
     )
 
 

@@ -98,30 +98,32 @@ def sort_out(
         the loops inside the instruction as dimensions; the loops that are instances (opaque indices, conditions of several
         variables, ``vta.loop = unroll``); the limits and the pads that instances decide alone.
     """
-    apart = {loop for loop in loops if note_of(loop) == "unroll"}
-    for lin in offsets:
+    noted = {loop: note_of(loop) for loop in loops}
+    apart = {loop for loop, note in noted.items() if note == "unroll"}
+    for lin in (*offsets, *limits, *pads):
         apart |= lin.opaque_loops()
-    for cond in (*limits, *pads):
-        apart |= cond.opaque_loops()
-    for cond in (*limits, *pads):
+    found = {id(cond): cond.loops() for cond in (*limits, *pads)}
+    for own in found.values():
         # Of equal extents the innermost stays: sets of loops have no order of their own that a second run would repeat.
-        own = cond.loops() - apart
-        apart |= set(sorted((loop for loop in loops if loop in own), key=lambda loop: loop.extent)[:-1])
+        mine = [loop for loop in loops if loop in own and loop not in apart]
+        if len(mine) > 1:
+            apart.update(sorted(mine, key=lambda loop: loop.extent)[:-1])
+    tables = [o.terms for o in offsets]
     dims = {
-        loop: Dim(loop.extent, tuple([o.coef(loop) for o in offsets]), note_of(loop))
-        for loop in loops if loop not in apart
+        loop: Dim(loop.extent, tuple([terms.get(loop, 0) for terms in tables]), note)
+        for loop, note in noted.items() if loop not in apart
     }
     alone: tuple[list[Lin], list[Lin]] = ([], [])
     for which, conds in enumerate((limits, pads)):
         for cond in conds:
-            involved = [loop for loop in loops if loop in cond.loops() and loop not in apart]
-            if not involved:
+            own = found[id(cond)]
+            involved = next((loop for loop in dims if loop in own), None)
+            if involved is None:
                 alone[which].append(cond)
                 continue
-            dim = dims[involved[0]]
-            k = cond.coef(involved[0])
-            rest = cond.add(Lin({involved[0]: k}), -1)
-            (dim.pads if which else dim.limits).append((k, rest))
+            dim = dims[involved]
+            rest = Lin({term: c for term, c in cond.terms.items() if term is not involved}, cond.const)
+            (dim.pads if which else dim.limits).append((cond.coef(involved), rest))
     return list(dims.values()), [loop for loop in loops if loop in apart], *alone
 
 
@@ -143,10 +145,10 @@ def cases(site: Site) -> list[tuple[Pick, list[Lin]]]:
     code = np.zeros(total, dtype=np.int64)
     for k, cond in enumerate(tied):
         part, low, _ = cond.restrict(site.outer)
-        code |= np.asarray(part.evaluate(values) + low < 0).astype(np.int64) << k
+        code += (part.evaluate(values) < -low) * (1 << k)
     free = [c for c in site.conds if not own & c.loops()]
     return [
-        (code == which, free + [c for k, c in enumerate(tied) if which >> k & 1]) for which in np.unique(code).tolist()
+        (code == which, free + [c for k, c in enumerate(tied) if which >> k & 1]) for which in sorted(set(code.tolist()))
     ]
 
 
@@ -156,8 +158,9 @@ def loop_values(loops: Sequence[Loop]) -> dict[Loop, Ints]:
     outer, inner = 1, prod(loop.extent for loop in loops)
     for loop in loops:
         inner //= loop.extent
-        own = np.arange(loop.extent, dtype=np.int64).reshape(1, -1, 1)
-        values[loop] = np.broadcast_to(own, (outer, loop.extent, inner)).reshape(-1)
+        own = np.empty((outer, loop.extent, inner), dtype=np.int64)
+        own[:] = np.arange(loop.extent, dtype=np.int64)[:, None]
+        values[loop] = own.reshape(-1)
         outer *= loop.extent
     return values
 
@@ -180,9 +183,13 @@ def make_grid(
     values = loop_values(loops)
     position = np.full(total, start, dtype=np.int64)
     for loop in site.outer:
-        position += strides[loop] * values[loop]
-    repeats = prod(loop.extent for loop in unrolled)
-    grid = Grid(values, position, np.tile(np.arange(repeats, dtype=np.int64), total // repeats), total)
+        if loop.extent > 1:
+            position += strides[loop] * values[loop]
+    repeats = prod([loop.extent for loop in unrolled])
+    step = np.zeros((total // repeats if repeats else 0, repeats), dtype=np.int64)
+    if repeats > 1:
+        step += np.arange(repeats, dtype=np.int64)
+    grid = Grid(values, position, step.reshape(-1), total)
     for cond in limits:
         grid = grid.take(grid.evaluate(cond) >= 0)
     return grid
@@ -206,7 +213,9 @@ def within(grid: Grid, only: Pick, limits: Sequence[Lin]) -> Ints:
 def interval(limits: Sequence[tuple[int, Lin]], extent: int, grid: Grid) -> tuple[Ints, Ints]:
     """First and one past the last iteration that limits allow, per instance, inside 0..extent."""
     low = np.zeros(grid.count, dtype=np.int64)
-    high = np.full(grid.count, extent, dtype=np.int64)
+    if not limits:
+        return low, low + extent
+    high = low + extent
     for k, rest in limits:
         value = grid.evaluate(rest)
         if k > 0:

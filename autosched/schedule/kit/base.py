@@ -11,7 +11,7 @@ from weakref import WeakKeyDictionary, ref
 
 from autosched.errors import MOST_LINES, AutoschedError, ScheduleCode, ScheduleError, folded, suggest
 from autosched.ir.expr import Expr, IntImm, Var
-from autosched.ir.stmt import Block, BlockRealize, Buffer, Evaluate, For, Ident, PrimFunc, Range, Stmt
+from autosched.ir.stmt import Block, BlockRealize, Buffer, Evaluate, For, Ident, PrimFunc, Range, Stmt, with_func_body
 from autosched.schedule.kit.limits import Overflow, bounds, check_indices
 from autosched.schedule.kit.names import Lineage
 from autosched.schedule.kit.state import State
@@ -203,7 +203,7 @@ class ScheduleBase:
             func: its new function.
         """
         if func is None:
-            func = replace(state.func, body=body if body is not None else state.func.body)
+            func = state.func if body is None else with_func_body(state.func, body)
         new = State(func, state.trusted)
         try:
             if not state.trusted:

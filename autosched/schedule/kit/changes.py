@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from autosched.ir.stmt import BlockRealize, Buffer, PrimFunc, Stmt, seq
+from autosched.ir.stmt import BlockRealize, Buffer, PrimFunc, Stmt, seq, with_func_body
 
 Runs = tuple[tuple[Stmt, ...], ...]
 Program = tuple[tuple[Stmt, ...], tuple[Buffer, ...]]  # what stands below the root, and what the root allocates
@@ -68,7 +68,7 @@ def with_root(func: PrimFunc, stmts: Sequence[Stmt], allocs: tuple[Buffer, ...])
     """A function with other statements and allocations in its root block."""
     assert isinstance(func.body, BlockRealize)
     root = replace(func.body.block, body=seq(*stmts), alloc_buffers=allocs)
-    return replace(func, body=replace(func.body, block=root))
+    return with_func_body(func, BlockRealize(func.body.iter_values, func.body.predicate, root))
 
 
 def same_but_root(a: PrimFunc, b: PrimFunc) -> bool:

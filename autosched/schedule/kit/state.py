@@ -12,8 +12,8 @@ from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from itertools import chain
 
-from autosched.ir.expr import BufferLoad, Expr, Var
-from autosched.ir.functor import Mutator, stmt_exprs, walk_expr
+from autosched.ir.expr import Expr, Var
+from autosched.ir.functor import Mutator, loads_in, stmt_exprs
 from autosched.ir.host import HOST_STAGE, PACK, host_faults, is_move, kind_of, not_in_root
 from autosched.ir.quick import quick
 from autosched.ir.stmt import (
@@ -36,6 +36,7 @@ from autosched.ir.stmt import (
     While,
     seq,
     with_body,
+    with_func_body,
 )
 from autosched.schedule.kit.once import Again, afresh
 from autosched.schedule.kit.walks import child_blocks, walked
@@ -172,11 +173,15 @@ class State:
         known = tables.above.get(id(stmt))
         if known is not None and known[0] is stmt:
             return known[1]
-        parent = tables.parent
+        parent, above = tables.parent, tables.above
         found: list[Stmt] = []
         node = parent.get(id(stmt))
         while node is not None:
             found.append(node)
+            further = above.get(id(node))
+            if further is not None and further[0] is node:
+                found += further[1]
+                break
             node = parent.get(id(node))
         tables.above[id(stmt)] = stmt, found
         return found
@@ -281,8 +286,7 @@ class State:
             inner = [self.touched(b) for b in self.children_of(block)]
             reads, writes = ([b for x in inner for b in x[side] if b not in own] for side in (0, 1))
         if site is not block:
-            values = [value for value in stmt_exprs(site) if type(value) is not Var]
-            reads += [e.buffer for value in values for e in walk_expr(value) if isinstance(e, BufferLoad)]
+            reads += [load.buffer for load in loads_in(stmt_exprs(site))]
         return list(dict.fromkeys(reads)), list(dict.fromkeys(writes))
 
     def writers(self, scope: Stmt, buffer: Buffer) -> list[Block]:
@@ -358,7 +362,7 @@ class State:
 
     def with_body(self, body: Stmt) -> State:
         """A new state with another body."""
-        return State(replace(self.func, body=body), self.trusted)
+        return State(with_func_body(self.func, body), self.trusted)
 
 
 class _Tables:
@@ -380,9 +384,14 @@ class _Tables:
             parts = below(root)
             if root.body is not parts[0]:
                 self.parent.update((id(stmt), root.body) for stmt in parts)
-        for stmt in parts:
-            walk = walked(stmt)
-            self.parent.update(walk.parent)
+        walks = [walked(stmt) for stmt in parts]
+        # Most stand in one: a table is copied in a fraction of the time that it is made anew in.
+        largest = max([walk.parent for walk in walks], key=len)
+        own, self.parent = self.parent, largest.copy()
+        self.parent.update(own)
+        for walk in walks:
+            if walk.parent is not largest:
+                self.parent.update(walk.parent)
             self.loops.update(walk.loops)
             self.realizes.update(walk.realizes)
 
@@ -400,10 +409,34 @@ def branches(block: Block) -> list[tuple[Stmt, tuple[Block, ...]]]:
         if known is None or known[0] is not stmt:
             if len(_INSIDE) >= _INSIDE_LIMIT:
                 _INSIDE.clear()
-            inside = (stmt.block,) if isinstance(stmt, BlockRealize) else tuple(child_blocks(stmt))
-            known = _INSIDE[id(stmt)] = stmt, inside
+            known = _INSIDE[id(stmt)] = stmt, tuple(walked(stmt).outermost)
         found.append(known)
     return found
+
+
+def _around(body: Stmt, parent: Mapping[int, Stmt], key: int, new: Stmt) -> Stmt | None:
+    """``rebuild`` where one node alone is replaced; None where more than loops, sequences and blocks' bodies are around it."""
+    top = id(body)
+    while key != top:
+        up = parent.get(key)
+        kind = type(up)
+        if kind is For:
+            new = with_body(up, new)  # type: ignore[arg-type]
+        elif kind is Block:
+            b: Block = up  # type: ignore[assignment]
+            if id(b.body) != key:
+                return None
+            new = Block(
+                b.name, b.iter_vars, b.reads, b.writes, new, b.init, b.alloc_buffers, b.match_buffers, b.annotations, b.ident
+            )
+        elif kind is BlockRealize:
+            new = BlockRealize(up.iter_values, up.predicate, new)  # type: ignore[attr-defined, arg-type]
+        elif kind is SeqStmt:
+            new = seq(*[new if id(s) == key else s for s in up.stmts])  # type: ignore[attr-defined]
+        else:
+            return None
+        key = id(up)
+    return new
 
 
 def rebuild(
@@ -411,6 +444,11 @@ def rebuild(
     inserts: Mapping[int, tuple[int, Stmt]],
 ) -> Stmt:
     """``body`` with the nodes of ``table`` replaced, following ``parent`` links so that nothing else is visited."""
+    if len(table) == 1 and not allocs and not inserts:
+        ((key, replacement),) = table.items()
+        alone = None if replacement is None else _around(body, parent, key, replacement)
+        if alone is not None:
+            return alone
     marked: set[int] = set()
     for key in (*table, *allocs, *inserts):
         while key not in marked:

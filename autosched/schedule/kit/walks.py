@@ -18,6 +18,9 @@ class Walk:
 
     Args:
         top: the statement.
+
+    Attributes:
+        outermost: the blocks in it that are in no other block of it, in program order.
     """
 
     def __init__(self, top: Stmt) -> None:
@@ -25,12 +28,16 @@ class Walk:
         self.parent: dict[int, Stmt] = {}
         self.loops: dict[Var, For] = {}
         self.realizes: dict[Ident, BlockRealize] = {}
+        self.outermost: list[Block] = []
         parent, loops = self.parent, self.loops
         stack: list[Stmt] = [top]
         push = stack.append
+        inside = -1  # in a block: as long as so many wait on the stack
         # By exact class: every step of a schedule walks what it made. Most statements have one inside.
         while stack:
             node = stack.pop()
+            if len(stack) < inside:
+                inside = -1
             while True:
                 kind = type(node)
                 if kind is For:
@@ -39,6 +46,9 @@ class Walk:
                 elif kind is BlockRealize:
                     below = node.block  # type: ignore[attr-defined]
                     self.realizes[below.ident] = node  # type: ignore[assignment]
+                    if inside < 0:
+                        self.outermost.append(below)
+                        inside = len(stack)
                     parent[id(below)] = node
                     node, below = below, below.body
                     if node.init is not None:

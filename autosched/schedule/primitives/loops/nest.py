@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
@@ -12,7 +11,7 @@ from autosched.ir.expr import Expr, IntImm, Var, bits, cast, const, int_value
 from autosched.ir.functor import free_vars, uses, walk
 from autosched.ir.print_expr import expr_text
 from autosched.ir.simplify import Analyzer, simplify
-from autosched.ir.stmt import Block, BlockRealize, For, IterVar, Range, Stmt
+from autosched.ir.stmt import Block, BlockRealize, For, IterVar, Range, Stmt, with_body
 from autosched.schedule.analysis.bindings import Rebinder, loop_dom
 from autosched.schedule.analysis.dependence import affine_binding, drives_one_each, not_accumulating
 from autosched.schedule.analysis.init_first import late
@@ -364,7 +363,7 @@ class Loops(ScheduleBase):
             seen.discard(node.var)
         new: Stmt = chain[-1].body
         for node in reversed(new_order):
-            new = replace(node, body=new)
+            new = with_body(node, new)
         self.commit_nodes(state, {id(chain[0]): new})
 
     def _chain(self, state: State, nodes: list[For]) -> list[For]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from itertools import takewhile
 from math import prod
 
@@ -23,6 +22,7 @@ from autosched.ir.stmt import (
     Stmt,
     point,
     seq,
+    with_body,
 )
 from autosched.ir.swept import bounding_box, exact_box
 from autosched.schedule.analysis.attach_domain import Domain, iterator_domains
@@ -314,9 +314,9 @@ def plan_move(
             raise Refusal(fault, [loop.var, block.ident], code="loop")
     stmt: Stmt = moved
     for new in reversed(loops):
-        stmt = replace(new, body=stmt)
+        stmt = with_body(new, stmt)
     body = seq(*subtrees[:position], stmt, *subtrees[position:])
-    return {id(realize): None, id(target): replace(target, body=body)}
+    return {id(realize): None, id(target): with_body(target, body)}
 
 
 # -- where below the loop --------------------------------------------------------------------------------------------

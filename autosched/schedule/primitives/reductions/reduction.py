@@ -337,9 +337,8 @@ def _decompose(state: State, realize: BlockRealize, target: For) -> tuple[dict[i
     start, update = (once if state.trusted else afresh)(partial(_halves, block, init), "decomposed", block)
     nest: Stmt = BlockRealize(outer.visit_exprs(tuple(values)), outer.visit_expr(predicate), start)
     for loop in reversed(kept):
-        nest = replace(
-            loop, var=renamed[loop.var], min=outer.visit_expr(loop.min), extent=outer.visit_expr(loop.extent), body=nest
-        )
+        low, extent = outer.visit_expr(loop.min), outer.visit_expr(loop.extent)
+        nest = For(renamed[loop.var], low, extent, loop.kind, nest, loop.thread, loop.annotations)
     # The table may hold nodes of the old program only, and the block lies below the loop: rebuild the loop first.
     changed = rewrite(target, realize, BlockRealize(realize.iter_values, realize.predicate, update))
     return {id(target): seq(nest, changed)}, start.ident
