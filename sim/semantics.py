@@ -72,31 +72,35 @@ class Execution:
         return check(self.program, (self.mode,))
 
 
-def count(table: isa.Table, config: VTAConfig, order: Ints, mode: str = "fsim") -> dict[str, int]:
-    """The functional simulator's counters over the instructions in ``order``.
+def count(table: isa.Table, config: VTAConfig, order: Ints | None = None, mode: str = "fsim") -> dict[str, int]:
+    """The functional simulator's counters over the instructions in ``order``, each once where none is given.
 
     Bytes count x_size * y_size elements without pads, an ACC_8BIT element as a full one; micro-ops of a reset
     GEMM are not counted (vta.md 3.6).
     """
-    ran = table[order]
+    ran = table if order is None else table[order]
     sizes = isa.element_bytes(config)
     area = ran[:, isa.X_SIZE] * ran[:, isa.Y_SIZE]
-    load, mem = ran[:, isa.OPCODE] == isa.OP_LOAD, ran[:, isa.MEM]
-    outer, inner, uops = legality.trip_counts(ran, mode)
+    op = ran[:, isa.OPCODE].copy()
+    loads = np.flatnonzero(op == isa.OP_LOAD)
+    moved, mem = area[loads], ran[loads, isa.MEM]
+    computes = ran[np.flatnonzero((op == isa.OP_GEMM) | (op == isa.OP_ALU))]
+    outer, inner, uops = legality.trip_counts(computes, mode)
     times = outer * inner * uops
 
     def loaded(memory: int) -> int:
-        return int(area[load & (mem == memory)].sum() * sizes[min(memory, isa.MEM_ACC)])
+        return int(moved[mem == memory].sum() * sizes[min(memory, isa.MEM_ACC)])
 
-    gemm = (ran[:, isa.OPCODE] == isa.OP_GEMM) & (ran[:, isa.RESET] == 0)
+    alu = computes[:, isa.OPCODE] == isa.OP_ALU
+    gemm = ~alu & (computes[:, isa.RESET] == 0)
     return {
         "inp_load_nbytes": loaded(isa.MEM_INP),
         "wgt_load_nbytes": loaded(isa.MEM_WGT),
         "acc_load_nbytes": loaded(isa.MEM_ACC) + loaded(isa.MEM_ACC_8BIT),
         "uop_load_nbytes": loaded(isa.MEM_UOP),
-        "out_store_nbytes": int(area[ran[:, isa.OPCODE] == isa.OP_STORE].sum() * sizes[isa.MEM_OUT]),
+        "out_store_nbytes": int(area[op == isa.OP_STORE].sum() * sizes[isa.MEM_OUT]),
         "gemm_counter": int(times[gemm].sum()),
-        "alu_counter": int(times[ran[:, isa.OPCODE] == isa.OP_ALU].sum()),
+        "alu_counter": int(times[alu].sum()),
     }
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from operator import is_
+from typing import TypeVar
 
 from autosched.ir.expr import (
     BinOp,
@@ -44,6 +45,7 @@ from autosched.ir.stmt import (
     with_body,
 )
 
+E = TypeVar("E", bound=Expr)
 _LEAVES = frozenset({Var, IntImm})
 _WRAPPERS = (While, LetStmt, AttrStmt, AssertStmt)
 
@@ -86,17 +88,22 @@ def walk_expr(expr: Expr) -> Iterator[Expr]:
             stack.extend(reversed(expr_children(node)))
 
 
-def loads_in(exprs: Iterable[Expr]) -> list[BufferLoad]:
-    """The loads in some expressions, each before those in its indices."""
-    found: list[BufferLoad] = []
+def found_in(exprs: Iterable[Expr], kind: type[E]) -> list[E]:
+    """The nodes of a kind in some expressions, each before those in it.
+
+    Args:
+        exprs: the expressions.
+        kind: a class of expressions; no arithmetic, variable or number.
+    """
+    found: list[E] = []
     stack = list(exprs)[::-1]
     while stack:
         node = stack.pop()
-        kind = type(node)
-        if kind is BinOp:
+        own = type(node)
+        if own is BinOp:
             stack += (node.b, node.a)  # type: ignore[attr-defined]
-        elif kind not in _LEAVES:
-            if isinstance(node, BufferLoad):
+        elif own not in _LEAVES:
+            if isinstance(node, kind):
                 found.append(node)
             stack.extend(reversed(expr_children(node)))
     return found

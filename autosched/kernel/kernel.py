@@ -6,7 +6,7 @@ import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -294,12 +294,17 @@ def resolve(task: Workload | PrimFunc | str, target: Target) -> Workload:
     return task
 
 
+@lru_cache(maxsize=64)
+def _key_of(target: Target) -> bytes:
+    return target.key().encode()
+
+
 def program_hash(lowered: Lowered) -> str:
     """SHA-256 of what decides bytes and cycles of a lowered program, in hex."""
-    digest = hashlib.sha256(lowered.target.key().encode())
+    digest = hashlib.sha256(_key_of(lowered.target))
     digest.update(lowered.insn_address.to_bytes(8, "little"))
-    digest.update(np.ascontiguousarray(lowered.table, dtype="<i8").tobytes())
-    digest.update(np.ascontiguousarray(lowered.triples, dtype="<i8").tobytes())
+    digest.update(np.ascontiguousarray(lowered.table, dtype="<i8").reshape(-1).data)
+    digest.update(np.ascontiguousarray(lowered.triples, dtype="<i8").reshape(-1).data)
     for constant in lowered.host.device.constants:
         digest.update(lowered.dram.buffers[constant.buffer].to_bytes(8, "little"))
         digest.update(constant.data)

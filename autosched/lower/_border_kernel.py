@@ -5,13 +5,59 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from sim._kernels import lean, refresh
+from sim._kernels import ZERO, lean, refresh
 
 refresh(__file__)
 
 I64 = npt.NDArray[np.int64]
 
 MIX = 0x9E3779B97F4A7C1  # odd, and below 2^63
+
+
+@lean
+def shortened(
+    rests: I64, factors: I64, which: I64, extents: I64, strides: I64, position: I64, base: I64, lengths: I64, run: I64
+) -> int:
+    """How long the loops of every instance are and where it begins; those of which nothing is left go. How many are left.
+
+    Args:
+        rests: per condition and instance, what a multiple of a loop's index may not fall below 0 with.
+        factors: per condition, that multiple.
+        which: per condition, the loop's number.
+        extents: of the loops that are cut.
+        strides: of these, per operand.
+        position: keys of the instances, those of one position side by side; the result, of those that are left.
+        base: elements where each begins, shape (instances, operands); the result, where each that is left does.
+        lengths: the result, shape (instances, loops).
+        run: the result, the numbers of their positions.
+    """
+    kept, at = 0, 0
+    before = ZERO
+    for r in range(len(position)):
+        if r > 0 and position[r] != before:
+            at += 1
+        before = position[r]
+        there = True
+        for k in range(base.shape[1]):
+            base[kept, k] = base[r, k]
+        for d in range(len(extents)):
+            low, high = ZERO, extents[d]
+            for c in range(len(factors)):
+                if which[c] == d:
+                    if factors[c] > 0:
+                        low = max(low, -(rests[c, r] // factors[c]))
+                    else:
+                        high = min(high, rests[c, r] // -factors[c] + 1)
+            low = min(low, extents[d])
+            lengths[kept, d] = max(high, low) - low
+            there = there and high > low
+            for k in range(base.shape[1]):
+                base[kept, k] += low * strides[d, k]
+        if there:
+            position[kept] = before
+            run[kept] = at
+            kept += 1
+    return kept
 
 
 @lean
@@ -68,6 +114,20 @@ def instructions(run: I64, kind: I64, last: I64) -> int:
 
 
 @lean
+def listed_uops(lengths: I64, listed: int, rows: I64, kind: I64, each: I64) -> int:
+    """Micro-ops of some pieces' lists with the loops of the bits ``listed`` written out; ``each``: per kind, without these."""
+    total = 0
+    for i in range(len(rows)):
+        r = rows[i]
+        found = each[kind[r]]
+        for d in range(lengths.shape[1]):
+            if listed >> d & 1:
+                found *= lengths[r, d]
+        total += found
+    return total
+
+
+@lean
 def marks(run: I64, base: I64, lengths: I64, found: I64) -> None:
     """A number of every position that tells where its pieces begin and how long they are.
 
@@ -80,6 +140,33 @@ def marks(run: I64, base: I64, lengths: I64, found: I64) -> None:
         for d in range(lengths.shape[1]):
             mark = (mark + lengths[r, d]) * MIX
         found[run[r]] = mark ^ (mark >> 29)
+
+
+@lean
+def representing(run: I64, found: I64, table: I64, some: I64) -> int:
+    """The pieces of the first position of every number (``marks``); how many they are.
+
+    Args:
+        run: number of every piece's position; those of one follow each other.
+        found: the numbers, per position.
+        table: room, -1 throughout: a power of two of entries, more than there are positions.
+        some: the result, the pieces' numbers.
+    """
+    count = 0
+    begin = 0
+    for p in range(len(found)):
+        at = (found[p] ^ (found[p] >> 32)) & (len(table) - 1)
+        while table[at] >= 0 and found[table[at]] != found[p]:
+            at = (at + 1) & (len(table) - 1)
+        new = table[at] < 0
+        if new:
+            table[at] = p
+        while begin < len(run) and run[begin] == p:
+            if new:
+                some[count] = begin
+                count += 1
+            begin += 1
+    return count
 
 
 @lean

@@ -39,7 +39,7 @@ def _latest(memory: I64, row: int, first: int, count: int, latest: int) -> int:
     # Indices without a sign never count from the end: the loop is compiled to take several elements at once.
     begin = np.uint64(first)
     for k in range(begin, begin + np.uint64(count)):
-        latest = max(latest, memory[row, k])
+        latest = max(latest, int(memory[row, k]))
     return latest
 
 
@@ -56,7 +56,7 @@ def _reads(
     triples: I64, column: int, bgn: int, end: int, outer: int, inner: int, out_stride: int, in_stride: int, memory: I64, i: int
 ) -> int:
     """The latest writer of what a GEMM's micro-ops read of a memory, by their column; it becomes their reader."""
-    latest = ZERO - 1
+    latest: int = ZERO - 1
     outer, inner = _moving(outer, out_stride), _moving(inner, in_stride)
     if out_stride == 1:
         outer, inner, out_stride, in_stride = inner, outer, in_stride, out_stride

@@ -101,7 +101,7 @@ class Lin:
             value = terms.get(term, 0) + scale * c
             if value:
                 terms[term] = value
-                mixed = mixed or isinstance(term, Atom)
+                mixed = mixed or type(term) is Atom
             else:
                 terms.pop(term, None)
         result = Lin(terms, self.const + scale * other.const)
@@ -115,7 +115,7 @@ class Lin:
         for lin, scale in parts:
             const += scale * lin.const
             for term, c in lin.terms.items():
-                if isinstance(term, Atom):
+                if type(term) is Atom:
                     # What belongs together is put together on the way.
                     return reduce(lambda known, part: known.add(*part), parts, Lin())
                 value = terms.get(term, 0) + scale * c
@@ -170,7 +170,7 @@ class Lin:
         """An interval that holds every value (inclusive)."""
         lo = hi = self.const
         for term, c in self.terms.items():
-            a, b = (0, term.extent - 1) if isinstance(term, Loop) else _atom_bounds(term)
+            a, b = (0, term.extent - 1) if type(term) is Loop else _atom_bounds(term)  # type: ignore[arg-type]
             if c > 0:
                 lo, hi = lo + c * a, hi + c * b
             else:

@@ -70,7 +70,9 @@ class Storage:
         """Offset in scalars of an access from the start of a copy."""
         parts, stride = list[tuple[Lin, int]](), 1
         for index, low, extent in zip(reversed(access.indices), reversed(self.lows), reversed(self.extents)):
-            parts += (index, stride), (low, -stride)
+            parts.append((index, stride))
+            if low.terms or low.const:
+                parts.append((low, -stride))
             stride *= extent
         return Lin.total(parts)
 

@@ -18,7 +18,7 @@ from autosched.lower.affine import Ints, Loop
 from autosched.lower.compute import STRIDES, Fold, Folder, Kernels, join, rows_of
 from autosched.lower.elements import Place
 from autosched.lower.limits import LIMITS, check_instructions, check_uops
-from autosched.lower.nest import Dim, Grid, cases, interval, make_grid, note_of, sort_out, within
+from autosched.lower.nest import Dim, Grid, cases, make_grid, note_of, sort_out, within
 from autosched.lower.order import Key
 from autosched.lower.tree import Site
 from sim import isa
@@ -38,9 +38,12 @@ def warm() -> None:
 
     one = np.ones(1, dtype=np.int64)
     zero, table = np.zeros(1, dtype=np.int64), np.ones((1, 1), dtype=np.int64)
+    compiled.shortened(table, one, zero, one, table, zero.copy(), table.copy(), table.copy(), zero.copy())
     compiled.kinds(table, 0, zero.copy(), zero.copy())
+    compiled.listed_uops(table, 0, zero, zero, one)
     compiled.instructions(zero, zero, zero.copy())
     compiled.marks(zero, table, table, zero.copy())
+    compiled.representing(zero, one, zero - 1, zero.copy())
     compiled.grouped(zero, zero, one, np.zeros(2, dtype=np.int64), zero.copy(), zero.copy())
     compiled.patterned(table, zero, zero, zero, zero - 1, zero.copy(), zero.copy())
 
@@ -161,17 +164,18 @@ def _cut(
 
 def _pieces(cut: Sequence[Dim], grid: Grid, base: Ints) -> _Pieces:
     n = grid.count
-    lengths = np.empty((n, len(cut)), dtype=np.int64)
-    for k, dim in enumerate(cut):
-        low, high = interval(dim.limits, dim.extent, grid)
-        np.subtract(high, low, out=lengths[:, k])
-        base += low[:, None] * np.array(dim.strides, dtype=np.int64)
-    run = np.zeros(n, dtype=np.int64)
-    (grid.position[1:] != grid.position[:-1]).cumsum(out=run[1:])
-    found = _Pieces(base, grid.position, run, lengths)
-    if np.count_nonzero(lengths) == lengths.size:
-        return found
-    return found.take(np.flatnonzero(lengths.all(axis=1)))
+    from autosched.lower._border_kernel import shortened
+
+    limits = [(k, number, rest) for number, dim in enumerate(cut) for k, rest in dim.limits]
+    rests = np.empty((len(limits), n), dtype=np.int64)
+    for own, (_, _, rest) in zip(rests, limits):
+        own[:] = rest.evaluate(grid.values)
+    factors, which = np.array([(k, number) for k, number, _ in limits], dtype=np.int64).reshape(-1, 2).T.copy()
+    extents = np.array([dim.extent for dim in cut], dtype=np.int64)
+    strides = np.array([dim.strides for dim in cut], dtype=np.int64).reshape(len(cut), base.shape[1])
+    lengths, run = np.empty((n, len(cut)), dtype=np.int64), np.empty(n, dtype=np.int64)
+    kept = shortened(rests, factors, which, extents, strides, grid.position, base, lengths, run)
+    return _Pieces(base[:kept], grid.position[:kept], run[:kept], lengths[:kept])
 
 
 def _way(pieces: _Pieces, cut: Sequence[Dim], plain: Sequence[Dim], listed: tuple[int, ...], folder: Folder) -> _Way:
@@ -195,16 +199,14 @@ def _cheapest(
 
     Positions whose pieces begin at the same places and are as long have the same lists; each list is taken to be loaded once.
     """
-    from autosched.lower._border_kernel import instructions, marks
+    from autosched.lower._border_kernel import instructions, listed_uops, marks, representing
 
     def count(way: _Way) -> int:
         return int(instructions(pieces.run, way.kind, np.empty(len(way.folds), dtype=np.int64)))
 
     def uops(way: _Way) -> int:
-        lists = np.array([prod([d.extent for d in fold.uops]) for fold in way.folds], dtype=np.int64)[way.kind[some]]
-        for k in way.listed:
-            lists *= pieces.lengths[some, k]
-        return int(lists.sum())
+        each = np.array([prod([d.extent for d in fold.uops]) for fold in way.folds], dtype=np.int64)
+        return int(listed_uops(pieces.lengths, sum(1 << k for k in way.listed), some, way.kind, each))
 
     some: Ints = np.zeros(0, dtype=np.int64)
     many = count(first)
@@ -212,23 +214,24 @@ def _cheapest(
     if not many or many == 1 + int(np.count_nonzero(run[1:] != run[:-1])):
         return first
     best, least = first, 0.0
+    every, none, one = np.arange(len(run)), np.zeros(len(run), dtype=np.int64), np.ones(1, dtype=np.int64)
     # What is marked for the list is written out anyway.
     able = [k for k, dim in enumerate(cut) if dim.note != "hw"]
     able = sorted(sorted(able, key=lambda k: -cut[k].extent)[:WRITTEN_OUT])
     for chosen in range(1, 1 << len(able)):
         listed = tuple([k for n, k in enumerate(able) if chosen >> n & 1])
-        if int(pieces.lengths[:, listed].prod(axis=1).sum()) > LIMITS.instructions:
+        if int(listed_uops(pieces.lengths, sum(1 << k for k in listed), every, none, one)) > LIMITS.instructions:
             continue
         way = _way(pieces, cut, plain, listed, folder)
         several = count(way)
         if several >= many or any(fold.apart for fold in way.folds):
             continue
         if not len(some):
-            found = np.zeros(int(pieces.run[-1]) + 1, dtype=np.int64)
-            marks(pieces.run, pieces.base, pieces.lengths, found)
-            new = np.zeros(len(found), dtype=np.bool_)
-            new[np.unique(found, return_index=True)[1]] = True
-            some = np.flatnonzero(new[pieces.run])
+            found = np.zeros(int(run[-1]) + 1, dtype=np.int64)
+            marks(run, pieces.base, pieces.lengths, found)
+            room = np.full(1 << len(found).bit_length() + 1, -1, dtype=np.int64)
+            some = np.empty(len(run), dtype=np.int64)
+            some = some[: representing(run, found, room, some)]
             known = uops(first)
         longer = uops(way)
         saved = PIPELINE_CYCLES * (many - several) - (longer - known) * config.uop_elem_bytes / config.bus_bytes

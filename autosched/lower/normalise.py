@@ -109,8 +109,9 @@ def flat_coefs(access: Access, loops: Sequence[Loop]) -> dict[Loop, int]:
     coefs = dict.fromkeys(loops, 0)
     stride = 1
     for index, extent in zip(reversed(access.indices), reversed(shape_of(access.buffer))):
-        for loop in loops:
-            coefs[loop] += stride * index.coef(loop)
+        for term, c in index.terms.items():
+            if term in coefs:
+                coefs[term] += stride * c  # type: ignore[index]
         stride *= extent
     return coefs
 
@@ -523,7 +524,9 @@ def _is_stale(store: Site, uses: list[tuple[Site, Access, bool]]) -> bool:
         if not (bad.kind == "load" or (bad.kind == "alu" and bad.value == Imm(0))):
             continue
         if bad.order < store.order:
-            if not any(_rewrites(good, bad, store) for good in writers if bad.order < good.order < store.order):
+            between = [s for s in writers if bad.order < s.order < store.order]
+            # Of those with fewer conditions it is seen sooner.
+            if not any(_rewrites(good, bad, store) for good in sorted(between, key=lambda s: len(s.conds))):
                 return True
         elif turns := common([bad.path, store.path]):
             # It comes before the store of the next turn.

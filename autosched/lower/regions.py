@@ -66,12 +66,17 @@ def shape_of(buffer: Buffer) -> tuple[int, ...]:
 
 def common(paths: Sequence[tuple[Loop, ...]]) -> tuple[Loop, ...]:
     """The loops that all paths share, outermost first."""
-    shared: list[Loop] = []
-    for level in zip(*paths):
-        if any(loop is not level[0] for loop in level):
-            break
-        shared.append(level[0])
-    return tuple(shared)
+    if not paths:
+        return ()
+    shared = tuple(paths[0])
+    for path in paths[1:]:
+        count = 0
+        for one, other in zip(shared, path):
+            if one is not other:
+                break
+            count += 1
+        shared = shared[:count]
+    return shared
 
 
 def turning(loops: Sequence[Loop]) -> Known:

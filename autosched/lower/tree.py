@@ -231,7 +231,10 @@ class Builder:
             raise LoweringError("statement", f"{type(stmt).__name__} in block {name} has no equivalent on the target")
 
     def loop(self, stmt: For, parent: Loop, conds: list[Lin], notes: Mapping[str, Any], name: str) -> None:
-        lo, extent = linear(stmt.min, self.env), linear(stmt.extent, self.env)
+        low, count = stmt.min, stmt.extent
+        # Most begin and end with numbers.
+        lo = Lin(None, low.value) if type(low) is IntImm else linear(low, self.env)
+        extent = Lin(None, count.value) if type(count) is IntImm else linear(count, self.env)
         if stmt.kind == "thread_binding" and (stmt.thread or "").split(".")[0] not in VIRTUAL_THREADS:
             raise LoweringError("thread", f"loop {stmt.var.name} is bound to {stmt.thread}; VTA has vthread and cthread")
         trips = extent.bounds()[1]
@@ -245,8 +248,8 @@ class Builder:
         else:
             node = self.open(stmt, trips, parent)
             index = Lin({node: 1}) if trips > 1 else Lin()
-        self.env[stmt.var] = lo.add(index)
-        inner = {**notes, **{k: v for k, v in stmt.annotations.items() if k == "vta.dma"}}
+        self.env[stmt.var] = lo.add(index) if lo.terms else index.plus(lo.const)
+        inner = {**notes, "vta.dma": stmt.annotations["vta.dma"]} if "vta.dma" in stmt.annotations else notes
         begin = len(node.body)
         self.visit(stmt.body, node, conds, inner, name)
         if "software_pipeline_stage" in stmt.annotations:
@@ -323,6 +326,9 @@ class Builder:
         indices = tuple([linear(r.min, self.env) for r in region])
         extents = []
         for r in region:
+            if type(r.extent) is IntImm:
+                extents.append(r.extent.value)
+                continue
             extent = linear(r.extent, self.env)
             if extent.terms:
                 raise LoweringError("symbolic", f"a view of {buffer.name} has an extent that varies")

@@ -79,7 +79,7 @@ def statistics(lowered: Lowered) -> dict[str, int]:
     from sim.semantics import count
 
     c, table = lowered.config, lowered.table
-    found = count(table, c, np.arange(len(table), dtype=np.int64), lowered.target.mode)
+    found = count(table, c, mode=lowered.target.mode)
     data = sum(size for name, size in found.items() if name.endswith("_nbytes"))
     return {**found, "instructions": len(table), "moved": data + INSN_BYTES * len(table),
             "macs": found["gemm_counter"] * c.batch * c.block_in * c.block_out}

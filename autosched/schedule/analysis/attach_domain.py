@@ -47,7 +47,8 @@ Point = tuple[list[Expr], list[For]]
 class Domain:
     """What one iterator has to run over: ``dom``, of which only ``bound`` counts; None is the empty set.
 
-    ``count`` is the number of values in ``dom``, where it has been found already.
+    ``count`` is the number of values in ``dom``, where it has been found already: the last one is left out of ``dom`` then, and
+    of ``bound`` what holds for all values anyway.
     """
 
     dom: Interval | None = None
@@ -172,21 +173,27 @@ def _plain_domains(state: State, block: Block, target: For, others: list[Block],
             return None
         last = first.value + extent.value - 1
         if iv.var not in needed:
-            found.append(Domain((first, IntImm(last)), None, extent.value))
+            found.append(Domain((first, None), None, extent.value))
             continue
         still, lo, hi = needed[iv.var]
         bottom, top = max(first.value, 0), min(last, limit[iv.var] - 1)
         if not still:
             lo, hi = max(lo, bottom), min(hi, top)
+        if not still:
+            if lo > hi:
+                return None
+            found.append(Domain((IntImm(lo), None), None, hi - lo + 1))
+            continue
         least_lo, most_lo = lo + least(still, NO_TERMS, around), lo - least(NO_TERMS, still, around)
         if lo > hi or most_lo == inf or any(v.dtype != "int32" for v in still):
             return None
-        terms: dict[Expr, int] = dict(still.items())
-        domain = Domain((build(terms, lo, "int32"), build(terms, hi, "int32")), None, hi - lo + 1)
-        if least_lo < bottom or most_lo + hi - lo > top:
-            domain.bound = (IntImm(bottom), IntImm(top))
-            if most_lo <= bottom and least_lo + hi - lo >= top:
-                domain = Domain(domain.bound, None, top - bottom + 1)
+        below, above = least_lo < bottom, most_lo + hi - lo > top
+        if (below or above) and most_lo <= bottom and least_lo + hi - lo >= top:
+            found.append(Domain((IntImm(bottom), None), None, top - bottom + 1))
+            continue
+        domain = Domain((build(dict(still.items()), lo, "int32"), None), None, hi - lo + 1)
+        if below or above:
+            domain.bound = (IntImm(bottom) if below else None, IntImm(top) if above else None)
         found.append(domain)
     return found
 

@@ -11,9 +11,22 @@ from weakref import WeakKeyDictionary, ref
 
 from autosched.errors import MOST_LINES, AutoschedError, ScheduleCode, ScheduleError, folded, suggest
 from autosched.ir.expr import Expr, IntImm, Var
-from autosched.ir.stmt import Block, BlockRealize, Buffer, Evaluate, For, Ident, PrimFunc, Range, Stmt, with_func_body
+from autosched.ir.stmt import (
+    Annotations,
+    Block,
+    BlockRealize,
+    Buffer,
+    Evaluate,
+    For,
+    Ident,
+    PrimFunc,
+    Range,
+    Stmt,
+    with_func_body,
+)
 from autosched.schedule.kit.limits import Overflow, bounds, check_indices
 from autosched.schedule.kit.names import Lineage
+from autosched.schedule.kit.once import afresh, once
 from autosched.schedule.kit.state import State
 
 if TYPE_CHECKING:
@@ -167,6 +180,7 @@ class ScheduleBase:
     _affine: set[Ident]
     _lineage: Lineage
     _far: bool = False  # whether a step that says what it depends on has looked at more
+    _gathered: dict[Ident, tuple[Annotations, tuple[object, ...]]] | None = None  # annotations that wait (``gather``)
 
     # -- the program -------------------------------------------------------------------------------
 
@@ -238,6 +252,41 @@ class ScheduleBase:
             if found is not None and old.host_fault is None and not new.packs_copies:
                 message, block = found
                 self.refuse(message, [block.ident] if block.ident in old.realizes else [], state=old, code="place")
+
+    def commit_annotations(self, state: State, block: Block, annotations: Annotations, *about: object) -> None:
+        """Gives a block other annotations.
+
+        Args:
+            state: the state that the block is in.
+            block: the block.
+            annotations: all that it has then.
+            about: what, with the block, decides them.
+        """
+        if self._gathered is not None:
+            before, known = self._gathered.get(block.ident, ({}, ()))
+            self._gathered[block.ident] = {**before, **annotations}, (*known, *about)
+            return
+        again = once if state.trusted else afresh
+        self.commit_nodes(state, {id(block): again(partial(replace, block, annotations=annotations), "annotated", block, *about)})
+
+    def gather(self) -> None:
+        """From now on ``commit_annotations`` waits for ``settle_gathered``: several steps in a row make one new program."""
+        self._gathered = {}
+
+    def settle_gathered(self) -> None:
+        """Gives blocks the annotations that wait."""
+        gathered, self._gathered = self._gathered or {}, None
+        state = self.state
+        realizes = [state.realizes[ident] for ident in gathered]
+        if any(isinstance(n, Block) and n.ident in gathered for r in realizes for n in state.ancestors(r)):
+            for ident, (annotations, about) in gathered.items():
+                self.commit_annotations(self.state, self.state.block(ident), annotations, *about)
+        elif gathered:
+            table: dict[int, Stmt | None] = {}
+            again = once if state.trusted else afresh
+            for block, (annotations, about) in zip([r.block for r in realizes], gathered.values()):
+                table[id(block)] = again(partial(replace, block, annotations=annotations), "annotated", block, *about)
+            self.commit_nodes(state, table)
 
     def looks_far(self) -> None:
         """Says of the step that is made that more decides what it makes than its primitive says (``Primitive.local``)."""

@@ -123,6 +123,8 @@ class Primitive:
             statement that one alone, with the buffers that the given blocks touch and those that the root allocates. Empty: the
             whole program. Besides, it may put statements in front, and allocations behind all others. A step that looks at more
             says so (``looks_far``). See ``shared.py``.
+        annotates: all that it does is to add an annotation to a block (``commit_annotations``), whatever others there are: on
+            trust several such steps in a row make one new program. It gives no handles.
     """
 
     name: str
@@ -135,6 +137,7 @@ class Primitive:
     texts: Mapping[str, Text] = field(default_factory=dict)
     labels: tuple[str, ...] = ()
     local: str | Local = ""
+    annotates: bool = False
 
     @cached_property
     def inputs(self) -> frozenset[str]:
@@ -145,6 +148,11 @@ class Primitive:
     def optional(self) -> frozenset[str]:
         """The parameters whose default is None."""
         return frozenset(p.name for p in self.parameters if p.default is None)
+
+    @cached_property
+    def variadic(self) -> tuple[str, ...]:
+        """The parameter that is ``*name``, if there is one."""
+        return tuple([p.name for p in self.parameters if p.variadic])
 
     @cached_property
     def draws(self) -> bool:
@@ -159,18 +167,18 @@ class Primitive:
         """Applies the primitive to a schedule with arguments by name, and returns its outputs."""
         positional: list[Any] = []
         named = dict(args)
-        if decision is not None and any(p.name == "decision" for p in self.parameters):
+        if decision is not None and self.draws:
             named["decision"] = decision
-        for p in self.parameters:
-            if p.variadic:
-                given = named.pop(p.name, ())
-                if not isinstance(given, list | tuple):
-                    raise ValueError(f"{self.name}: {p.name} of a trace is a list, got {type(given).__name__}")
-                positional = list(given)
+        for name in self.variadic:
+            given = named.pop(name, ())
+            if not isinstance(given, list | tuple):
+                raise ValueError(f"{self.name}: {name} of a trace is a list, got {type(given).__name__}")
+            positional = list(given)
         return outputs_of(self.method(sch, *positional, **named))
 
 
 PRIMITIVES: dict[str, Primitive] = {}
+_NUMBERS = frozenset({int, bool, float, str})  # classes of arguments that are what they are
 
 
 def lookup(op: str) -> Primitive:
@@ -193,7 +201,7 @@ def primitive(fn: Callable[P, R], /) -> Callable[P, R]: ...
 def primitive(
     *, pure: bool = False, normalize: Normalizer | None = None, keep_none: tuple[str, ...] = (),
     stamp: Stamp | None = None, sugar: bool = False, texts: Mapping[str, Text] | None = None,
-    labels: tuple[str, ...] = (), elsewhere: Mapping[str, str] | None = None, local: str | Local = "",
+    labels: tuple[str, ...] = (), elsewhere: Mapping[str, str] | None = None, local: str | Local = "", annotates: bool = False,
 ) -> Callable[[Callable[P, R]], Callable[P, R]]: ...
 
 
@@ -201,7 +209,7 @@ def primitive(
     fn: Callable[P, R] | None = None, /, *, pure: bool = False, normalize: Normalizer | None = None,
     keep_none: tuple[str, ...] = (), stamp: Stamp | None = None, sugar: bool = False,
     texts: Mapping[str, Text] | None = None, labels: tuple[str, ...] = (), elsewhere: Mapping[str, str] | None = None,
-    local: str | Local = "",
+    local: str | Local = "", annotates: bool = False,
 ) -> Callable[P, R] | Callable[[Callable[P, R]], Callable[P, R]]:
     """Registers a method as a primitive; see the module's text.
 
@@ -216,10 +224,11 @@ def primitive(
         labels: parameters that TVM lacks and that only name things: text for TVM leaves them out.
         elsewhere: keywords that the primitive has in other languages, with what to write here; ``{}`` is the value given.
         local: what decides what a trusted step makes, where that is less than the program; see ``Primitive``.
+        annotates: all that it does is to annotate a block; see ``Primitive``.
     """
 
     def register(method: Callable[P, R]) -> Callable[P, R]:
-        return _register(method, pure, normalize, keep_none, stamp, sugar, texts or {}, labels, elsewhere or {}, local)
+        return _register(method, pure, normalize, keep_none, stamp, sugar, texts or {}, labels, elsewhere or {}, local, annotates)
 
     return register if fn is None else register(fn)
 
@@ -227,6 +236,7 @@ def primitive(
 def _register(
     fn: Callable[P, R], pure: bool, normalize: Normalizer | None, keep_none: tuple[str, ...], stamp: Stamp | None,
     sugar: bool, texts: Mapping[str, Text], labels: tuple[str, ...], elsewhere: Mapping[str, str], local: str | Local,
+    annotates: bool,
 ) -> Callable[P, R]:
     name = fn.__name__
     signature = inspect.signature(fn)
@@ -238,6 +248,8 @@ def _register(
     required = {p.name for p in params if p.default is inspect.Parameter.empty and not p.variadic}
     defaults = {p.name: () if p.variadic else p.default for p in params}
     plain = all(p.kind is inspect.Parameter.POSITIONAL_OR_KEYWORD for p in signature.parameters.values())
+    taken = [(p, p.name, p.unchanged) for p in params]
+    several = names[0] if len(params) == 1 and params[0].variadic else None
 
     @wraps(fn)
     def method(*call_args: P.args, **call_kwargs: P.kwargs) -> R:
@@ -246,6 +258,9 @@ def _register(
         if len(call_args) == 1 + len(placed) and len(given) == len(placed) + len(call_kwargs) and required <= given <= known:
             # As a replay calls, or rules do, and the general way in less time.
             args: dict[str, Any] = {**defaults, **placed, **call_kwargs}
+            sch = cast(ScheduleBase, call_args[0])
+        elif several is not None and not call_kwargs:
+            args = {several: tuple(call_args[1:])}
             sch = cast(ScheduleBase, call_args[0])
         else:
             try:
@@ -265,18 +280,20 @@ def _register(
         try:
             if sch._depth == 0:
                 sch._op = name
-            for p in params:
-                if type(args[p.name]) not in p.unchanged:
-                    args[p.name] = _conform(sch, args[p.name], p)
+            for p, key, as_is in taken:
+                if type(args[key]) not in as_is:
+                    args[key] = _conform(sch, args[key], p)
             if normalize is not None:
                 normalize(sch, args)
-            for p in params:
+            for p, key, _ in taken:
                 if p.is_input:
-                    args[p.name] = _resolve(sch, args[p.name], p)
+                    args[key] = _resolve(sch, args[key], p)
                 else:
-                    args[p.name] = plain_argument(args[p.name], p.annotation == "Any")
-                if isinstance(args[p.name], Buffer) and p.name.endswith("buffer_index"):
-                    args[p.name] = _position(sch, args, p.name)
+                    value = args[key]
+                    if value is not None and type(value) not in _NUMBERS:
+                        args[key] = plain_argument(value, p.annotation == "Any")
+                if isinstance(args[key], Buffer) and key.endswith("buffer_index"):
+                    args[key] = _position(sch, args, key)
             if sch._depth == 0:
                 sch._op, sch._decision = name, args.get("decision")
             sch._depth += not sugar
@@ -303,7 +320,7 @@ def _register(
 
     if name in PRIMITIVES and PRIMITIVES[name].method.__qualname__ != fn.__qualname__:
         raise ValueError(f"primitive {name!r} is registered twice")
-    PRIMITIVES[name] = Primitive(name, method, params, returns, pure, keep_none, stamp, texts, labels, local)
+    PRIMITIVES[name] = Primitive(name, method, params, returns, pure, keep_none, stamp, texts, labels, local, annotates)
     return method
 
 
@@ -323,7 +340,9 @@ def _call(fn: Callable[..., R], sch: ScheduleBase, args: Mapping[str, Any], para
             positional.extend(args[p.name])
         else:
             # A sampled integer stays a handle in the trace; a body that does not ask for handles gets the integer.
-            named[p.name] = args[p.name] if p.is_input or p.annotation == "Any" else _sampled(sch, args[p.name])
+            value = args[p.name]
+            handles = p.is_input or p.annotation == "Any" or value is None or type(value) in _NUMBERS
+            named[p.name] = value if handles else _sampled(sch, value)
     if len(positional) > 1:
         # Everything before a variadic parameter would have to be positional too; no primitive has such a parameter.
         return fn(*positional, **named)

@@ -175,13 +175,16 @@ class Shared:
         sch._lineage.fused.update(step.lineage.fused)
         self.values.update((rv, value) for rv, value in zip(inst.outputs, step.values) if rv is not None)
 
-    def begin(self, inst: Instruction) -> None:
-        """Before an instruction that has to be carried out."""
+    def begin(self, *insts: Instruction) -> None:
+        """Before an instruction that has to be carried out, or several that are kept as one step."""
         self.settle()
+        if len(insts) > 1:
+            self.step, self.asked, self.stamped = None, Asked(), ""
         sch = self.sch
-        for rv in inst.inputs:
-            if rv in self.values and rv not in self.rv_map:
-                self._handle(rv)
+        for inst in insts:
+            for rv in inst.inputs:
+                if rv in self.values and rv not in self.rv_map:
+                    self._handle(rv)
         sch._far = False
         self.before = len(sch.trace.insts), set(sch._affine), sch._lineage.copy()
 
@@ -191,12 +194,13 @@ class Shared:
             self.sch._states = {self.name: State(with_root(self.base, *self.program), self.trusted)}
             self.settled = True
 
-    def keep(self, inst: Instruction, outputs: Sequence[RV | None]) -> None:
+    def keep(self, inst: Instruction, outputs: Sequence[RV | None], steps: int = 1) -> None:
         """Keeps what an instruction made, which the schedule has just carried out.
 
         Args:
             inst: the instruction.
             outputs: the handles that it gave.
+            steps: how many were carried out since ``begin``; this is the last of them.
         """
         sch = self.sch
         for rv, own in zip(inst.outputs, outputs):
@@ -207,7 +211,7 @@ class Shared:
         base, program, asked = self.base, self.program, self.asked
         self._look(next(iter(sch._states.values())).func)
         traced, affine, lineage = self.before
-        if not self.able or len(sch.trace.insts) != traced + 1:
+        if not self.able or len(sch.trace.insts) != traced + steps:
             return
         made = sch.trace.insts[-1]
         values = tuple(None if rv is None else sch._symbols[rv] for rv in outputs)

@@ -12,8 +12,8 @@ from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from itertools import chain
 
-from autosched.ir.expr import Expr, Var
-from autosched.ir.functor import Mutator, loads_in, stmt_exprs
+from autosched.ir.expr import BufferLoad, Expr, Var
+from autosched.ir.functor import Mutator, found_in, stmt_exprs
 from autosched.ir.host import HOST_STAGE, PACK, host_faults, is_move, kind_of, not_in_root
 from autosched.ir.quick import quick
 from autosched.ir.stmt import (
@@ -286,7 +286,7 @@ class State:
             inner = [self.touched(b) for b in self.children_of(block)]
             reads, writes = ([b for x in inner for b in x[side] if b not in own] for side in (0, 1))
         if site is not block:
-            reads += [load.buffer for load in loads_in(stmt_exprs(site))]
+            reads += [load.buffer for load in found_in(stmt_exprs(site), BufferLoad)]
         return list(dict.fromkeys(reads)), list(dict.fromkeys(writes))
 
     def writers(self, scope: Stmt, buffer: Buffer) -> list[Block]:
@@ -419,20 +419,25 @@ def _around(body: Stmt, parent: Mapping[int, Stmt], key: int, new: Stmt) -> Stmt
     top = id(body)
     while key != top:
         up = parent.get(key)
+        # By exact class: every step of a schedule goes this way up.
         kind = type(up)
         if kind is For:
-            new = with_body(up, new)  # type: ignore[arg-type]
+            assert isinstance(up, For)
+            new = with_body(up, new)
         elif kind is Block:
-            b: Block = up  # type: ignore[assignment]
-            if id(b.body) != key:
+            assert isinstance(up, Block)
+            if id(up.body) != key:
                 return None
             new = Block(
-                b.name, b.iter_vars, b.reads, b.writes, new, b.init, b.alloc_buffers, b.match_buffers, b.annotations, b.ident
+                up.name, up.iter_vars, up.reads, up.writes, new, up.init, up.alloc_buffers, up.match_buffers, up.annotations,
+                up.ident,
             )
         elif kind is BlockRealize:
-            new = BlockRealize(up.iter_values, up.predicate, new)  # type: ignore[attr-defined, arg-type]
+            assert isinstance(up, BlockRealize) and isinstance(new, Block)
+            new = BlockRealize(up.iter_values, up.predicate, new)
         elif kind is SeqStmt:
-            new = seq(*[new if id(s) == key else s for s in up.stmts])  # type: ignore[attr-defined]
+            assert isinstance(up, SeqStmt)
+            new = seq(*[new if id(s) == key else s for s in up.stmts])
         else:
             return None
         key = id(up)

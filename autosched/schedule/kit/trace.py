@@ -243,21 +243,28 @@ class Trace:
         keys = [beginnings.key_of(obj) for obj in objs] if shared.able else [None] * len(objs)
         root = beginnings.root_of(shared.origin, shared.trusted)
         shared.asking = root.asks
-        path = beginnings.path_of(root, keys, shared.stamp)
+        # What is kept for other programs, too, is kept step by step.
+        ends = _runs(objs, lookup) if shared.able and shared.trusted and not shared.asking else list(range(1, len(objs) + 1))
+        begins = [0, *ends[:-1]]
+        units = [keys[a] if b == a + 1 else _joined(keys[a:b]) for a, b in zip(begins, ends)]
+        path = beginnings.path_of(root, units, shared.stamp)
         node: beginnings.Node | None = path[-1] if path else root
         rvs: dict[str, RV] = {}
         for known in path:
             rvs.update(known.names)
-        insts = _instructions(objs, len(path), rvs)
+        first = ends[len(path) - 1] if path else 0
+        insts = _instructions(objs, first, rvs)
         shared.resume(path)
-        for i, inst in enumerate(insts, len(path)):
-            if not shared.take(inst):
-                _carried_out(shared, i, inst, lookup)
-            key = keys[i]
+        for key, begin, end in zip(units[len(path) :], begins[len(path) :], ends[len(path) :]):
+            inst = insts[end - 1 - first]
+            if end > begin + 1:
+                _together(shared, begin, insts[begin - first : end - first], lookup)
+            elif not shared.take(inst):
+                _carried_out(shared, begin, inst, lookup)
             if node is None or key is None or shared.step is None:
                 node = None
                 continue
-            names = {str(name): rv for name, rv in zip(objs[i].get("out", ()), inst.outputs) if rv is not None}
+            names = {str(name): rv for name, rv in zip(objs[end - 1].get("out", ()), inst.outputs) if rv is not None}
             made = beginnings.Node(inst, shared.stamped, shared.step, names, shared.base, shared.program)
             node = beginnings.grown(node, key, made)
         root.asked += shared.looked
@@ -312,6 +319,48 @@ def _carried_out(
 ) -> None:
     """Carries instruction ``i`` of a trace out."""
     shared.begin(inst)
+    shared.keep(inst, _outputs(shared, i, inst, lookup, decision_provider))
+
+
+def _together(shared: Shared, since: int, insts: Sequence[Instruction], lookup: Lookup) -> None:
+    """Carries several instructions out that do no more than to annotate blocks, the first of them number ``since``."""
+    shared.begin(*insts)
+    shared.sch.gather()
+    try:
+        for i, inst in enumerate(insts, since):
+            _outputs(shared, i, inst, lookup, None)
+    finally:
+        shared.sch.settle_gathered()
+    shared.keep(insts[-1], (), len(insts))
+
+
+def _runs(objs: Sequence[Mapping[str, Any]], lookup: Lookup) -> list[int]:
+    """Where runs of instructions end that are carried out together, and every other one by itself."""
+    ends: list[int] = []
+    before = False
+    for i, obj in enumerate(objs):
+        try:
+            annotates = lookup(obj["op"]).annotates and not obj.get("out") and "decision" not in obj and "stamp" not in obj
+        except (TypeError, KeyError, ValueError, AttributeError):
+            annotates = False  # what is wrong with it is said where it is read
+        if annotates and before:
+            ends[-1] = i + 1
+        else:
+            ends.append(i + 1)
+        before = annotates
+    return ends
+
+
+def _joined(keys: Sequence[bytes | None]) -> bytes | None:
+    """The key of several instructions; None where one of them has none."""
+    found = [k for k in keys if k is not None]
+    return b"".join(found) if len(found) == len(keys) else None
+
+
+def _outputs(
+    shared: Shared, i: int, inst: Instruction, lookup: Lookup, decision_provider: DecisionProvider | None
+) -> tuple[RV | None, ...]:
+    """What instruction ``i`` of a trace gives, which is applied now."""
     args = {k: moved(v, shared.rv_map) for k, v in inst.args.items()}
     decision = inst.decision
     if decision_provider is not None:
@@ -338,7 +387,7 @@ def _carried_out(
     except (AutoschedError, ValueError, TypeError) as error:
         error.add_note(f"in instruction {i} of the trace: {_described(inst)}")
         raise
-    shared.keep(inst, outputs)
+    return outputs
 
 
 def _objects(data: str | Sequence[Mapping[str, Any]]) -> Sequence[Mapping[str, Any]]:

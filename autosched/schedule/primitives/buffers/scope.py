@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from difflib import get_close_matches
-from functools import partial
 from typing import Any, cast
 
 from autosched.errors import suggest
@@ -16,7 +15,6 @@ from autosched.ir.stmt import Block, Buffer, BufferStore, Stmt, separator_fault
 from autosched.schedule.analysis.bindings import BufferReplacer
 from autosched.schedule.analysis.ways import listed
 from autosched.schedule.kit.base import BlockRV, ScheduleBase
-from autosched.schedule.kit.once import afresh, once
 from autosched.schedule.kit.primitive import primitive
 from autosched.schedule.kit.state import State
 from autosched.schedule.primitives.buffers.layout import buffer_argument
@@ -230,7 +228,7 @@ class Scope(ScheduleBase):
         annotations = {**node.annotations, "buffer_dim_align": rows}
         self.commit_nodes(state, {id(node): replace(node, annotations=annotations)})
 
-    @primitive(local="neighbours")
+    @primitive(local="neighbours", annotates=True)
     def double_buffer(self, block: BlockRV | str, buffer_index: int | str | Buffer = 0) -> None:
         """Gives a buffer two banks, alternating each time a block refills it (annotation ``double_buffer_scope``).
 
@@ -292,8 +290,7 @@ class Scope(ScheduleBase):
                 [node.ident, *(b.ident for b in others)], hint="double_buffer is for copies that refill a buffer", code="writer",
             )
         annotations = {**node.annotations, "double_buffer_scope": index}
-        again = once if state.trusted else afresh
-        self.commit_nodes(state, {id(node): again(partial(replace, node, annotations=annotations), "banked", node, index)})
+        self.commit_annotations(state, node, annotations, "double_buffer_scope", index)
 
     @primitive(normalize=_pair)
     def set_axis_separator(

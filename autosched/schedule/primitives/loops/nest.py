@@ -465,10 +465,10 @@ class Loops(ScheduleBase):
             for iv, value in zip(block.iter_vars, realize.iter_values):
                 for var in free_vars(value):
                     kinds.setdefault(var, set()).add(iv.kind)
-            for i, a in enumerate(chain):
-                for b in chain[i + 1:]:
-                    mixed = len(kinds.get(a.var, ())) > 1 and len(kinds.get(b.var, ())) > 1
-                    if place[a.var] < place[b.var] or not mixed:
+            mixed = [n for n in chain if len(kinds.get(n.var, ())) > 1]
+            for i, a in enumerate(mixed):
+                for b in mixed[i + 1:]:
+                    if place[a.var] < place[b.var]:
                         continue
                     if int_value(a.extent) != 1 and int_value(b.extent) != 1:
                         self.refuse(

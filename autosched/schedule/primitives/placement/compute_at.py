@@ -265,7 +265,8 @@ def plan_move(
         if not isinstance(node, For | SeqStmt):
             raise Refusal(f"block {block.name} stands under a condition or a binding, not only under loops", [node],
                           code="domain")
-    require_bound(block, [n for n in own if isinstance(n, For) and not any(n is a for a in above)])
+    outer = {id(n) for n in above}
+    require_bound(block, [n for n in own if isinstance(n, For) and id(n) not in outer])
     if forward and is_output(block, scope):
         written = next(w.buffer for w in block.writes if w.buffer not in scope.alloc_buffers)
         raise Refusal(
@@ -459,22 +460,28 @@ def _new_loops(
     values: list[Expr] = []
     conditions: list[Expr] = []
     hole = BlockRealize((), TRUE, block)
+    asked = any(domain.count is None or domain.bound is not None for domain in domains)
     for domain in domains:
         assert domain.dom is not None
         lo, hi = domain.dom
-        assert lo is not None and hi is not None
-        extent = analyzer.simplify(hi - lo + 1) if domain.count is None else IntImm(domain.count)
-        longest = None if isinstance(extent, IntImm) else analyzer.largest(hi - lo + 1)
-        if longest is not None:
-            # An extent that varies from place to place becomes the largest one, under a condition.
-            last = hi if domain.bound is None or domain.bound[1] is None else minimum(hi, domain.bound[1])
-            domain.bound = (None if domain.bound is None else domain.bound[0], analyzer.simplify(last))
-            extent = IntImm(longest, extent.dtype)
+        assert lo is not None
+        if domain.count is not None:
+            extent: Expr = IntImm(domain.count)
+        else:
+            assert hi is not None
+            extent = analyzer.simplify(hi - lo + 1)
+            longest = None if isinstance(extent, IntImm) else analyzer.largest(hi - lo + 1)
+            if longest is not None:
+                # An extent that varies from place to place becomes the largest one, under a condition.
+                last = hi if domain.bound is None or domain.bound[1] is None else minimum(hi, domain.bound[1])
+                domain.bound = (None if domain.bound is None else domain.bound[0], analyzer.simplify(last))
+                extent = IntImm(longest, extent.dtype)
         if preserve_unit or not is_unit(extent):
-            dtype = lo.dtype if bits(lo.dtype) >= bits(extent.dtype) else extent.dtype
+            dtype = lo.dtype if lo.dtype == extent.dtype or bits(lo.dtype) >= bits(extent.dtype) else extent.dtype
             var = Var(f"ax{len(loops)}", dtype)
             zero = IntImm(0, dtype)
-            analyzer.bind(var, Range(zero, extent))
+            if asked:
+                analyzer.bind(var, Range(zero, extent))
             loops.append(For(var, zero, extent, "serial", hole))
             value = lo + var
         else:
@@ -482,9 +489,10 @@ def _new_loops(
         values.append(value)
         if domain.bound is not None:
             low, high = domain.bound
-            if low is not None and not analyzer.can_prove(value >= low):
+            told = domain.count is not None
+            if low is not None and (told or not analyzer.can_prove(value >= low)):
                 conditions.append(value >= low)
-            if high is not None and not analyzer.can_prove(value < high + 1):
+            if high is not None and (told or not analyzer.can_prove(value < high + 1)):
                 conditions.append(value < high + 1)
     predicate = analyzer.simplify_alike(logical_and(*conditions)) if conditions else TRUE
     return loops, values, predicate

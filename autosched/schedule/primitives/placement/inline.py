@@ -7,7 +7,7 @@ from dataclasses import replace
 from functools import partial
 
 from autosched.ir.expr import BufferData, BufferLoad, Call, Expr, IntImm, Var, eq, int_value, logical_and
-from autosched.ir.functor import Mutator, Substitute, free_vars, stmt_children, stmt_exprs, uses, walk_expr
+from autosched.ir.functor import Mutator, Substitute, found_in, free_vars, stmt_children, stmt_exprs, uses, walk_expr
 from autosched.ir.itermap import detect_iter_map, inverse_affine_map
 from autosched.ir.region import block_access, int_set_bounds
 from autosched.ir.simplify import Analyzer, conjuncts, simplify
@@ -306,8 +306,8 @@ def _no_opaque_use(scope: Block, buffer: Buffer) -> None:
         stack += stmt_children(node)[::-1]
         if isinstance(node, Block) and any(m.source.buffer is buffer for m in node.match_buffers):
             raise Refusal(f"a part of {buffer.name} is matched into block {node.name}", [node.ident], code="address")
-        for expr in stmt_exprs(node):
-            if any(isinstance(e, BufferData) and e.buffer is buffer for e in walk_expr(expr)):
+        for data in found_in(stmt_exprs(node), BufferData):
+            if data.buffer is buffer:
                 raise Refusal(f"{buffer.name} is used by its address ({buffer.name}.data)", [node], code="address")
 
 
