@@ -17,7 +17,7 @@ from autosched.ir.scopes import ACC
 from autosched.lower.affine import Ints, Lin, Loop, Pick
 from autosched.lower.elements import Elements
 from autosched.lower.limits import check_instructions
-from autosched.lower.nest import Dim, Grid, interval, make_grid, merge, sort_out
+from autosched.lower.nest import Dim, Grid, in_order, interval, make_grid, merge, sort_out
 from autosched.lower.order import Key
 from autosched.lower.tree import Site
 from autosched.target import MEMORY_TYPES
@@ -193,7 +193,7 @@ def _joined(rows: Rows) -> Rows:
     from autosched.lower._dma_kernel import evenly_apart, going_on
 
     table = rows.table
-    order = np.lexsort((rows.step, rows.position))
+    order = in_order(rows.position, rows.step)
     figures = np.stack([table[order, c] for c in FIGURES])
     zeros = np.zeros(len(order), dtype=np.bool_) if rows.zeros is None else rows.zeros
     left = len(order)

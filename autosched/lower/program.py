@@ -23,6 +23,7 @@ from autosched.lower.compute import Kernels, Step, join, lower_alu
 from autosched.lower.elements import Elements, elements, whole_element
 from autosched.lower.host_work import HostWork, run_stage
 from autosched.lower.limits import check_instructions, check_work
+from autosched.lower.nest import in_order
 from autosched.lower.regions import shape_of
 from autosched.lower.tree import Site
 from autosched.target import Target, get_target
@@ -383,7 +384,7 @@ class _Emitter:
             base = pages.take("zeros", zeros)
             table[zero_rows, isa.DRAM] = base // isa.element_bytes(self.config)[table[zero_rows, isa.MEM]]
         check_instructions(len(table), self.program.root.name)
-        sequence = _in_order(position, step)
+        sequence = in_order(position, step)
         micro, placed, where, kernel = self.place_uops(kernels, sequence)
         uop_base = pages.take("uops", self.config.uop_elem_bytes * len(micro.triples))
         # Rows move once more: into program order, with room for the LOAD UOPs among them and the end behind.
@@ -542,15 +543,6 @@ class _Emitter:
         except FieldError as error:
             reason = f"instruction {error.index}: {error.field} = {error.value} does not fit its field"
             raise LoweringError("field", reason) from None
-
-
-def _in_order(position: Ints, step: Ints) -> Ints:
-    """The order of rows by their keys in the program, and of equal ones by their steps, none of which is negative."""
-    span = int(step.max(initial=0)) + 1
-    if int(position.max(initial=0)) >= (1 << 62) // span:
-        return np.lexsort((step, position))
-    # Sites' rows come in order, mostly: one key is sorted in a fraction of the time that two are.
-    return (position * span + step).argsort(kind="stable")
 
 
 def _stack(copies: Sequence[dma.Rows], kernels: Sequence[Kernels]) -> tuple[isa.Table, Ints, Ints, Any]:
