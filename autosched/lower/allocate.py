@@ -55,6 +55,7 @@ class Storage:
     life: tuple[int, int]
     address: int = 0
     turned: int = 0
+    _steps: tuple[Mapping[Loop, int], Mapping[Loop, int]] | None = field(default=None, init=False, repr=False)
 
     @property
     def total(self) -> int:
@@ -78,6 +79,8 @@ class Storage:
 
     def copy_steps(self) -> tuple[Mapping[Loop, int], Mapping[Loop, int]]:
         """By loop, by how many copies an iteration turns to another bank, and how many elements a thread's copies are apart."""
+        if self._steps is not None:
+            return self._steps
         turns, passes = dict[Loop, int](), 1
         if self.banks > 1:
             for loop in reversed(self.path):
@@ -89,6 +92,7 @@ class Storage:
         for loop in reversed(self.threads):
             apart[loop] = stride
             stride *= loop.extent
+        self._steps = turns, apart
         return turns, apart
 
     def copy_offset(self, values: Mapping[Loop, Ints]) -> int | Ints:

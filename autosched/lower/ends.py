@@ -62,9 +62,11 @@ def ends_of(sites: Sequence[Site], storages: Mapping[Buffer, Storage]) -> Ends:
 
 
 def _alike(storage: Storage, uses: Sequence[tuple[Site, Access]], dim: int) -> bool:
-    cuts = [_cut(site, access, storage, dim) for site, access in uses]
-    first = cuts[0]
-    return first is not None and all(c is not None and c.around is first.around and c.rest == first.rest for c in cuts)
+    first = _cut(*uses[0], storage, dim)
+    if first is None:
+        return False
+    cuts = (_cut(site, access, storage, dim) for site, access in uses[1:])
+    return all(c is not None and c.around is first.around and c.rest == first.rest for c in cuts)
 
 
 def _cut(site: Site, access: Access, storage: Storage, dim: int) -> Cut | None:

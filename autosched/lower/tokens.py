@@ -112,7 +112,8 @@ def finish(
     need[n, 0], need[n, 2] = last[0], last[1]
     _tokens(table, engine, need, config)
     if not (table[n, isa.POP_PREV] or table[n, isa.POP_NEXT]):
-        table = np.ascontiguousarray(np.delete(table, n, axis=0))
+        table[n] = table[n + 1]
+        table = table[: n + 1]
     return table
 
 
@@ -122,7 +123,7 @@ def _tokens(table: isa.Table, engine: Ints, need: Ints, config: VTAConfig) -> No
 
     tokens(table, engine, need, _unknown(4))
     for _ in range(ROUNDS):
-        over = [c for c, (most, _) in enumerate(_outstanding(table, config)) if most > CAPACITY]
+        over = [c for c, (most, _) in enumerate(_outstanding(table, config, engine)) if most > CAPACITY]
         if not over:
             return
         for channel in over:
@@ -177,13 +178,13 @@ def _unknown(*shape: int) -> Ints:
     return np.full(shape, -1, dtype=np.int64)
 
 
-def _outstanding(table: isa.Table, config: VTAConfig) -> tuple[tuple[int, int], ...]:
+def _outstanding(table: isa.Table, config: VTAConfig, engine: Ints | None = None) -> tuple[tuple[int, int], ...]:
     """Per channel the most tokens that can wait at once, and who gives the last of them; nothing where they surely fit."""
     pushes = (
         ((table[:, isa.OPCODE] == isa.OP_LOAD) & (table[:, isa.MEM] != isa.MEM_UOP) & (table[:, isa.PUSH_NEXT] != 0)).sum(),
         table[:, isa.PUSH_PREV].sum(), table[:, isa.PUSH_NEXT].sum(),
     )
-    if max(int(p) for p in pushes) <= CAPACITY or _waiting(table) <= CAPACITY:
+    if max(int(p) for p in pushes) <= CAPACITY or _waiting(table, engine) <= CAPACITY:
         return ()
     # The bound above only sees direct neighbours; the exact count sees every path of tokens.
     from sim import tokens as flow
@@ -203,13 +204,13 @@ def _check_waiting(table: isa.Table, config: VTAConfig) -> None:
             )
 
 
-def _waiting(table: isa.Table) -> int:
-    """An upper bound of the tokens that wait at once on a channel."""
+def _waiting(table: isa.Table, engine: Ints | None = None) -> int:
+    """An upper bound of the tokens that wait at once on a channel; ``engine`` of each instruction, where it is known."""
     from autosched.lower._token_kernel import waiting
 
     counts: Ints = np.zeros((3, 4), dtype=np.int64)
     pushes, pops = (np.zeros((4, len(table)), dtype=np.int64) for _ in range(2))
-    waiting(table, isa.queue_of(table), pushes, pops, counts)
+    waiting(table, isa.queue_of(table) if engine is None else engine, pushes, pops, counts)
     return int(counts[0].max())
 
 

@@ -256,9 +256,9 @@ def _divide_below(
 ) -> Division | None:
     """``divide`` where loops outside the block around may bind iterators, too: they are outer ones."""
     scope = next((n for n in state.ancestors(realize) if isinstance(n, Block)), None)
-    used = {v for e in (*realize.iter_values, realize.predicate) for v in free_vars(e)}
-    around = () if scope is None else state.ancestors(scope)
-    beyond = [n for n in around if isinstance(n, For) and n.var in used][::-1]
+    around = [] if scope is None else [n for n in state.ancestors(scope) if isinstance(n, For)]
+    used = {v for e in (*realize.iter_values, realize.predicate) for v in free_vars(e)} if around else ()
+    beyond = [n for n in around if n.var in used][::-1]
     division = divide(realize, inner, [*beyond, *outer], preserve_unit)
     if division is not None or not beyond:
         return division
