@@ -61,14 +61,17 @@ def shortened(
 
 
 @lean
-def kinds(lengths: I64, listed: int, kind: I64, first: I64) -> int:
+def kinds(lengths: I64, run: I64, listed: int, kind: I64, first: I64, last: I64, counted: I64) -> int:
     """How many kinds of pieces there are by the lengths of the loops that are not listed; the shortest come first.
 
     Args:
         lengths: of every piece, shape (pieces, loops).
+        run: number of every piece's position; those of one follow each other.
         listed: a bit for every loop whose length does not matter.
         kind: the result, per piece.
         first: the result, per kind a piece of it, shape (pieces,).
+        last: room, shape (pieces,).
+        counted: the result, how many pairs of a position and a kind there are, and how many positions.
     """
     count = 0
     for turn in range(2):
@@ -88,6 +91,16 @@ def kinds(lengths: I64, listed: int, kind: I64, first: I64) -> int:
                     first[k] = first[k - 1]
                 first[low] = r
                 count += 1
+    for k in range(count):
+        last[k] = -1
+    pairs, positions = 0, 0
+    for r in range(len(run)):
+        if r == 0 or run[r] != run[r - 1]:
+            positions += 1
+        if last[kind[r]] != run[r]:
+            last[kind[r]] = run[r]
+            pairs += 1
+    counted[0], counted[1] = pairs, positions
     return count
 
 
@@ -98,19 +111,6 @@ def shorter(lengths: I64, listed: int, a: int, b: int) -> bool:
         if listed >> d & 1 == 0 and lengths[a, d] != lengths[b, d]:
             return bool(lengths[a, d] < lengths[b, d])
     return False
-
-
-@lean
-def instructions(run: I64, kind: I64, last: I64) -> int:
-    """How many pairs of a position and a kind there are; ``last``: room, one entry a kind."""
-    count = 0
-    for k in range(len(last)):
-        last[k] = -1
-    for r in range(len(run)):
-        if last[kind[r]] != run[r]:
-            last[kind[r]] = run[r]
-            count += 1
-    return count
 
 
 @lean

@@ -23,7 +23,7 @@ from autosched.errors import LoweringError
 from autosched.lower.affine import Ints
 from autosched.lower.elements import Elements, Place
 from autosched.lower.limits import check_instructions
-from autosched.lower.nest import Dim, Grid, interval, make_grid, merge, sort_out
+from autosched.lower.nest import Dim, Grid, Steps, interval, make_grid, merge, sort_out
 from autosched.lower.order import Key
 from autosched.lower.tree import Site
 from sim import isa
@@ -296,7 +296,7 @@ def lower_alu(
     target = elems.write
     tensors = [s.place for s in steps if s.place is not None]
     offsets = [target.offset, *[p.offset for p in tensors]]
-    dims, unrolled, limits, _ = sort_out(elems.loops, offsets, site.conds)
+    dims, unrolled, limits, _ = sort_out(Steps.of(elems.loops, offsets), site.conds)
     # Several operations per accumulator that is visited repeatedly: all of them must run before the next visit.
     repeats = len(steps) > 1 and any(target.offset.coef(loop) == 0 for loop in unrolled)
     alone = [d for d in dims if d.strides[0] == 0] if len(steps) > 1 else []

@@ -17,7 +17,7 @@ from autosched.ir.scopes import ACC
 from autosched.lower.affine import Ints, Lin, Loop, Pick
 from autosched.lower.elements import Elements
 from autosched.lower.limits import check_instructions
-from autosched.lower.nest import Dim, Grid, in_order, interval, make_grid, merge, sort_out
+from autosched.lower.nest import Dim, Grid, Steps, in_order, interval, make_grid, merge, sort_out
 from autosched.lower.order import Key
 from autosched.lower.tree import Site
 from autosched.target import MEMORY_TYPES
@@ -132,7 +132,7 @@ def lower_copy(site: Site, elems: Elements, key: Key, config: VTAConfig, semanti
     sram = elems.write if is_load else elems.reads[id(site.reads[0])]
     dram = (elems.reads[id(site.reads[0])] if site.reads else None) if is_load else elems.write
     offsets = [sram.offset] + ([dram.offset] if dram is not None else [])
-    dims, unrolled, limits, pads = sort_out(elems.loops, offsets, site.conds, site.pads)
+    dims, unrolled, limits, pads = sort_out(Steps.of(elems.loops, offsets), site.conds, site.pads)
     mode = mode_of(site)
     dims = [Dim(d.extent, d.strides if len(d.strides) == 2 else (*d.strides, *d.strides), None, d.limits, d.pads) for d in dims]
     dims = merge(dims, FIELD_MAX) if mode != "strided" else [d for d in dims if d.extent > 1 or not d.plain]

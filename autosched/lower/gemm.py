@@ -18,7 +18,7 @@ from autosched.lower.affine import Ints, Loop
 from autosched.lower.compute import STRIDES, Fold, Folder, Kernels, join, rows_of
 from autosched.lower.elements import Place
 from autosched.lower.limits import LIMITS, check_instructions, check_uops
-from autosched.lower.nest import Dim, Grid, cases, make_grid, note_of, sort_out, within
+from autosched.lower.nest import Dim, Grid, Steps, cases, make_grid, note_of, sort_out, within
 from autosched.lower.order import Key
 from autosched.lower.tree import Site
 from sim import isa
@@ -39,9 +39,8 @@ def warm() -> None:
     one = np.ones(1, dtype=np.int64)
     zero, table = np.zeros(1, dtype=np.int64), np.ones((1, 1), dtype=np.int64)
     compiled.shortened(table, one, zero, one, table, zero.copy(), table.copy(), table.copy(), zero.copy())
-    compiled.kinds(table, 0, zero.copy(), zero.copy())
+    compiled.kinds(table, zero, 0, zero.copy(), zero.copy(), zero.copy(), np.zeros(2, dtype=np.int64))
     compiled.listed_uops(table, 0, zero, zero, one)
-    compiled.instructions(zero, zero, zero.copy())
     compiled.marks(zero, table, table, zero.copy())
     compiled.representing(zero, one, zero - 1, zero.copy())
     compiled.grouped(zero, zero, one, np.zeros(2, dtype=np.int64), zero.copy(), zero.copy())
@@ -86,12 +85,24 @@ class _Way:
     Args:
         listed: their numbers among those that are cut.
         kind: per piece, which lengths the others have.
-        folds: per kind, the loops of its instructions.
+        lengths: per kind, these and those of the loops that are written out in one of its pieces.
+        count: instructions, where a list holds all pieces of a kind at a position.
+        positions: that have any.
     """
 
     listed: tuple[int, ...]
     kind: Ints
-    folds: list[Fold]
+    lengths: list[list[int]]
+    count: int
+    positions: int
+
+    def folds(self, cut: Sequence[Dim], plain: Sequence[Dim], folder: Folder) -> list[Fold]:
+        """Per kind, the loops of its instructions."""
+        left = [(k, dim.strides, dim.note) for k, dim in enumerate(cut) if k not in self.listed]
+        always = tuple([(dim.extent, dim.strides, dim.note) for dim in plain])
+        return [
+            folder.fold_plain((*always, *[(lengths[k], strides, note) for k, strides, note in left])) for lengths in self.lengths
+        ]
 
 
 def lower_gemm(site: Site, places: Sequence[Place], key: Key, config: VTAConfig, semantics: str) -> Kernels:
@@ -108,8 +119,9 @@ def lower_gemm(site: Site, places: Sequence[Place], key: Key, config: VTAConfig,
     folder = Folder((held.acc, held.inp, held.wgt), held.uop, semantics == "portable", site.name)
     parts = []
     grids: dict[tuple[Loop, ...], tuple[Grid, Ints]] = {}  # all instances, and where they begin, by the loops that are unrolled
+    steps = Steps.of(site.inner, [p.offset for p in places])
     for only, conds in cases(site):
-        dims, unrolled, limits, _ = sort_out(site.inner, [p.offset for p in places], conds)
+        dims, unrolled, limits, _ = sort_out(steps, conds)
         if tuple(unrolled) not in grids:
             whole = make_grid(site, unrolled, (), key.strides, key.start)
             base = np.empty((whole.count, len(places)), dtype=np.int64)
@@ -146,20 +158,21 @@ def _cut(
     cut = [d for d in dims if not d.plain]
     plain = [d for d in dims if d.plain]
     pieces = _pieces(cut, whole.take(here, {loop for d in cut for _, rest in d.limits for loop in rest.loops()}), base)
-    way = _way(pieces, cut, plain, (), folder)
+    way = _way(pieces)
+    folds = way.folds(cut, plain, folder)
     if cut and not alone:
-        way = _cheapest(way, pieces, cut, plain, folder, config)
+        way, folds = _cheapest(way, folds, pieces, cut, plain, folder, config)
     kind = way.kind
     for k in way.listed:
         pieces, rows = pieces.stepped(pieces.lengths[:, k], cut[k].strides)
         kind = kind[rows]
-    for number, fold in enumerate(way.folds):
+    for number, fold in enumerate(folds):
         for dim in fold.apart:
             counts = np.where(kind == number, dim.extent, 1)
             check_instructions(int(counts[kind == number].sum()), folder.name)
             pieces, rows = pieces.stepped(counts, dim.strides)
             kind = kind[rows]
-    return _instructions(pieces, kind, way.folds, folder, alone)
+    return _instructions(pieces, kind, folds, folder, alone)
 
 
 def _pieces(cut: Sequence[Dim], grid: Grid, base: Ints) -> _Pieces:
@@ -178,42 +191,35 @@ def _pieces(cut: Sequence[Dim], grid: Grid, base: Ints) -> _Pieces:
     return _Pieces(base[:kept], grid.position[:kept], run[:kept], lengths[:kept])
 
 
-def _way(pieces: _Pieces, cut: Sequence[Dim], plain: Sequence[Dim], listed: tuple[int, ...], folder: Folder) -> _Way:
-    """What the lengths of the other loops are, and the loops of instructions of each kind."""
+def _way(pieces: _Pieces, listed: tuple[int, ...] = ()) -> _Way:
+    """What the lengths of the other loops are."""
     from autosched.lower._border_kernel import kinds
 
-    kind, first = np.empty((2, len(pieces.run)), dtype=np.int64)
-    count = kinds(pieces.lengths, sum(1 << k for k in listed), kind, first)
-    left = [(k, dim.strides, dim.note) for k, dim in enumerate(cut) if k not in listed]
-    always = tuple([(dim.extent, dim.strides, dim.note) for dim in plain])
-    folds = []
-    for lengths in pieces.lengths.take(first[:count], axis=0).tolist():
-        folds.append(folder.fold_plain((*always, *[(lengths[k], strides, note) for k, strides, note in left])))
-    return _Way(listed, kind, folds)
+    kind, first, last = np.empty((3, len(pieces.run)), dtype=np.int64)
+    counted = np.empty(2, dtype=np.int64)
+    count = kinds(pieces.lengths, pieces.run, sum([1 << k for k in listed]), kind, first, last, counted)
+    return _Way(listed, kind, pieces.lengths.take(first[:count], axis=0).tolist(), *counted.tolist())
 
 
 def _cheapest(
-    first: _Way, pieces: _Pieces, cut: Sequence[Dim], plain: Sequence[Dim], folder: Folder, config: VTAConfig
-) -> _Way:
+    first: _Way, folds: list[Fold], pieces: _Pieces, cut: Sequence[Dim], plain: Sequence[Dim], folder: Folder,
+    config: VTAConfig,
+) -> tuple[_Way, list[Fold]]:
     """The way with the fewest cycles of what instructions cost besides their products, and of the loads of their micro-ops.
 
     Positions whose pieces begin at the same places and are as long have the same lists; each list is taken to be loaded once.
     """
-    from autosched.lower._border_kernel import instructions, listed_uops, marks, representing
+    from autosched.lower._border_kernel import listed_uops, marks, representing
 
-    def count(way: _Way) -> int:
-        return int(instructions(pieces.run, way.kind, np.empty(len(way.folds), dtype=np.int64)))
-
-    def uops(way: _Way) -> int:
-        each = np.array([prod([d.extent for d in fold.uops]) for fold in way.folds], dtype=np.int64)
-        return int(listed_uops(pieces.lengths, sum(1 << k for k in way.listed), some, way.kind, each))
+    def uops(way: _Way, folds: Sequence[Fold]) -> int:
+        each = np.array([prod([d.extent for d in fold.uops]) for fold in folds], dtype=np.int64)
+        return int(listed_uops(pieces.lengths, sum([1 << k for k in way.listed]), some, way.kind, each))
 
     some: Ints = np.zeros(0, dtype=np.int64)
-    many = count(first)
-    run = pieces.run
-    if not many or many == 1 + int(np.count_nonzero(run[1:] != run[:-1])):
-        return first
-    best, least = first, 0.0
+    run, many = pieces.run, first.count
+    if many == first.positions:
+        return first, folds
+    best, least = (first, folds), 0.0
     every, none, one = np.arange(len(run)), np.zeros(len(run), dtype=np.int64), np.ones(1, dtype=np.int64)
     # What is marked for the list is written out anyway.
     able = [k for k, dim in enumerate(cut) if dim.note != "hw"]
@@ -222,9 +228,11 @@ def _cheapest(
         listed = tuple([k for n, k in enumerate(able) if chosen >> n & 1])
         if int(listed_uops(pieces.lengths, sum(1 << k for k in listed), every, none, one)) > LIMITS.instructions:
             continue
-        way = _way(pieces, cut, plain, listed, folder)
-        several = count(way)
-        if several >= many or any(fold.apart for fold in way.folds):
+        way = _way(pieces, listed)
+        if way.count >= many:
+            continue
+        own = way.folds(cut, plain, folder)
+        if any(fold.apart for fold in own):
             continue
         if not len(some):
             found = np.zeros(int(run[-1]) + 1, dtype=np.int64)
@@ -232,11 +240,11 @@ def _cheapest(
             room = np.full(1 << len(found).bit_length() + 1, -1, dtype=np.int64)
             some = np.empty(len(run), dtype=np.int64)
             some = some[: representing(run, found, room, some)]
-            known = uops(first)
-        longer = uops(way)
-        saved = PIPELINE_CYCLES * (many - several) - (longer - known) * config.uop_elem_bytes / config.bus_bytes
+            known = uops(first, folds)
+        longer = uops(way, own)
+        saved = PIPELINE_CYCLES * (many - way.count) - (longer - known) * config.uop_elem_bytes / config.bus_bytes
         if longer <= folder.capacity // LISTED_SHARE and saved > least:
-            best, least = way, saved
+            best, least = (way, own), saved
     return best
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import prod
 
@@ -83,14 +83,39 @@ def note_of(loop: Loop) -> str | None:
     return note
 
 
+@dataclass(frozen=True, eq=False, slots=True)
+class Steps:
+    """A site's own loops before any condition.
+
+    Args:
+        noted: the schedule's choice for each of them, outermost first.
+        strides: of each, per operand, elements from one iteration to the next.
+        apart: those that are instances by that choice, or as an index is not linear.
+    """
+
+    noted: Mapping[Loop, str | None]
+    strides: Mapping[Loop, tuple[int, ...]]
+    apart: frozenset[Loop]
+
+    @staticmethod
+    def of(loops: Sequence[Loop], offsets: Sequence[Lin]) -> Steps:
+        """The steps of loops, outermost first, over operands of these element indices."""
+        noted = {loop: note_of(loop) for loop in loops}
+        apart = frozenset([loop for loop, note in noted.items() if note == "unroll"])
+        tables = [offset.terms for offset in offsets]
+        return Steps(
+            noted, {loop: tuple([terms.get(loop, 0) for terms in tables]) for loop in loops},
+            apart.union(*[offset.opaque_loops() for offset in offsets]),
+        )
+
+
 def sort_out(
-    loops: Sequence[Loop], offsets: Sequence[Lin], limits: Sequence[Lin], pads: Sequence[Lin] = ()
+    steps: Steps, limits: Sequence[Lin], pads: Sequence[Lin] = ()
 ) -> tuple[list[Dim], list[Loop], list[Lin], list[Lin]]:
     """Divides a site's own loops.
 
     Args:
-        loops: the loops, outermost first.
-        offsets: per operand, its element index.
+        steps: of these loops.
         limits: forms that must be >= 0 for an instance to run.
         pads: forms that must be >= 0 for the source to count.
 
@@ -98,9 +123,9 @@ def sort_out(
         the loops inside the instruction as dimensions; the loops that are instances (opaque indices, conditions of several
         variables, ``vta.loop = unroll``); the limits and the pads that instances decide alone.
     """
-    noted = {loop: note_of(loop) for loop in loops}
-    apart = {loop for loop, note in noted.items() if note == "unroll"}
-    for lin in (*offsets, *limits, *pads):
+    loops = steps.noted
+    apart = set(steps.apart)
+    for lin in (*limits, *pads):
         apart |= lin.opaque_loops()
     found = {id(cond): cond.loops() for cond in (*limits, *pads)}
     for own in found.values():
@@ -108,11 +133,8 @@ def sort_out(
         mine = [loop for loop in loops if loop in own and loop not in apart]
         if len(mine) > 1:
             apart.update(sorted(mine, key=lambda loop: loop.extent)[:-1])
-    tables = [o.terms for o in offsets]
-    dims = {
-        loop: Dim(loop.extent, tuple([terms.get(loop, 0) for terms in tables]), note)
-        for loop, note in noted.items() if loop not in apart
-    }
+    strides = steps.strides
+    dims = {loop: Dim(loop.extent, strides[loop], note) for loop, note in loops.items() if loop not in apart}
     alone: tuple[list[Lin], list[Lin]] = ([], [])
     for which, conds in enumerate((limits, pads)):
         for cond in conds:
