@@ -107,7 +107,8 @@ def test_a_refused_step_of_several_is_refused_as_it_is_alone(names: str) -> None
 
 @pytest.mark.parametrize(("more", "said"), [
     ({"out": ["b9"]}, "gave 0 results here and 1 where the trace was made"), ({"in": {"block": "b7"}}, "uses 'b7'"),
-    ({"in": {"blocks": "b0"}}, "missing a required argument: 'block'"), ({"op": "twice_buffer"}, "unknown schedule primitive"), ({"op": 3}, "unknown"),
+    ({"in": {"blocks": "b0"}}, "missing a required argument: 'block'"), ({"op": "twice_buffer"}, "unknown schedule primitive"),
+    ({"op": 3}, "unknown"),
 ])
 def test_what_is_wrong_with_a_step_of_several_is_said(more: dict[str, Any], said: str) -> None:
     objs = objects("BC")
@@ -141,6 +142,17 @@ def states() -> Iterator[State]:
 
     yield Schedule(guarded, seed=1).state
 
+    @T.prim_func
+    def summed(A: T.Buffer((8, 8), "int32"), S: T.Buffer((8,), "int32")):
+        for i, k in T.grid(8, 8):
+            with T.sblock("S"):
+                vi, vk = T.axis.remap("SR", [i, k])
+                with T.init():
+                    S[vi] = 0
+                S[vi] = S[vi] + A[vi, vk]
+
+    yield Schedule(summed, seed=1).state
+
 
 def test_one_statement_is_replaced_and_all_beside_it_stays() -> None:
     for state in states():
@@ -153,7 +165,8 @@ def test_one_statement_is_replaced_and_all_beside_it_stays() -> None:
             assert func.script() == state.func.script() and any(n is new for n in found)
             assert {id(n) for n in found} >= old - around
             # As the general way does, which removals and allocations take.
-            whole = rebuild(state.func.body, state._tables.parent, {id(node): new}, {id(state.root): state.root.alloc_buffers}, {})
+            given = {id(state.root): state.root.alloc_buffers}
+            whole = rebuild(state.func.body, state._tables.parent, {id(node): new}, given, {})
             told = [[(type(n), id(n) if n is new or id(n) in old else 0) for n in nodes] for nodes in (found, walk(whole))]
             assert told[0] == told[1]
 
