@@ -489,11 +489,8 @@ def _new_loops(
         values.append(value)
         if domain.bound is not None:
             low, high = domain.bound
-            told = domain.count is not None
-            if low is not None and (told or not analyzer.can_prove(value >= low)):
-                conditions.append(value >= low)
-            if high is not None and (told or not analyzer.can_prove(value < high + 1)):
-                conditions.append(value < high + 1)
+            sides = [*([] if low is None else [value >= low]), *([] if high is None else [value < high + 1])]
+            conditions += [side for side in sides if domain.count is not None or not analyzer.can_prove(side)]
     predicate = analyzer.simplify_alike(logical_and(*conditions)) if conditions else TRUE
     return loops, values, predicate
 
