@@ -11,6 +11,14 @@ Numbered = Any
 """Nested tuples; equal where the expressions are the same but for which variables have the numbers."""
 
 
+class Numbers(dict[Var, int]):
+    """Numbers of variables in the order in which they are asked for."""
+
+    def __missing__(self, var: Var) -> int:
+        number = self[var] = len(self)
+        return number
+
+
 def numbered(expr: Expr, numbers: Mapping[Var, int]) -> Numbered:
     """An expression of integers and variables, as it is written.
 

@@ -42,7 +42,7 @@ from autosched.ir.linear import (
     monomial,
     relation,
 )
-from autosched.ir.numbered import Numbered, numbered, unnumbered
+from autosched.ir.numbered import Numbered, Numbers, numbered, unnumbered
 from autosched.ir.proofs import Proofs
 from autosched.ir.stmt import Range
 
@@ -201,26 +201,28 @@ class Analyzer(Proofs):
         Args:
             expr: any expression; what is not of integers and variables alone, or of which more is known, is simplified anew.
         """
-        variables = list(dict.fromkeys([e for e in walk_expr(expr) if type(e) is Var]))
-        values = [self._values.get(v) for v in variables]
         # Where a range is symbolic, also another variable's, more is tried.
-        if self._facts or self._nonzero or self._symbolic or any(x and x[0] for x in values):
+        if self._facts or self._nonzero or self._symbolic:
             return self.simplify(expr)
+        numbers = Numbers()
         try:
-            code = numbered(expr, {v: k for k, v in enumerate(variables)})
+            code = numbered(expr, numbers)
         except KeyError:
+            return self.simplify(expr)
+        variables = list(numbers)
+        values = [self._values.get(v) for v in variables]
+        if any(x and x[0] for x in values):
             return self.simplify(expr)
         known = [(v.name, v.dtype, self._bounds.get(v), None if x is None else x[1]) for v, x in zip(variables, values)]
         asked = code, *known
         found = _ALIKE.get(asked)
         if found is not None:
-            new = unnumbered(found, variables)
-            return expr if new == expr else new
+            return expr if found == code else unnumbered(found, variables)
         new = self.simplify(expr)
         if len(_ALIKE) >= _ALIKE_LIMIT:
             _ALIKE.clear()
         with suppress(KeyError):  # beyond sums and comparisons
-            _ALIKE[asked] = numbered(new, {v: k for k, v in enumerate(variables)})
+            _ALIKE[asked] = numbered(new, {v: k for k, v in enumerate(variables)})  # no others are in it
         return new
 
     def simplify_range(self, r: Range) -> Range:
