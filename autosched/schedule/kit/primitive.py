@@ -50,7 +50,8 @@ in the trace as ``l3 = sch.reverse(loop=l0)`` and in JSON as ``{"op": "reverse",
 "out": ["l3"]}``. ``normalize=f`` names a function ``f(sch, args)`` that may rewrite the bound arguments (a dict) before
 anything is traced: sugar such as a Python lambda becoming an ``IndexMap``. ``stamp=f`` names a function ``f(args)``
 that returns a hash of what the arguments refer to by name (a tensor intrinsic): it is stored, and compared on replay.
-``sugar=True`` keeps the primitive itself out of the trace: what it calls is there.
+``sugar=True`` keeps the primitive itself out of the trace: what it calls is there. ``annotates=True`` says that it
+only adds an annotation to a block, by ``commit_annotations``: where steps are trusted several in a row make one program.
 """
 
 from __future__ import annotations

@@ -169,11 +169,16 @@ class Shared:
     def _take(self, inst: Instruction, step: Step) -> None:
         """Takes over all but the program."""
         self.step = step
-        sch = self.sch
-        sch._affine |= step.affine
-        sch._lineage.parts.update(step.lineage.parts)
-        sch._lineage.fused.update(step.lineage.fused)
-        self.values.update((rv, value) for rv, value in zip(inst.outputs, step.values) if rv is not None)
+        sch, lineage = self.sch, step.lineage
+        # Most say nothing of these: replays begin with many steps that are known.
+        if step.affine:
+            sch._affine |= step.affine
+        if lineage.parts or lineage.fused:
+            sch._lineage.parts.update(lineage.parts)
+            sch._lineage.fused.update(lineage.fused)
+        for rv, value in zip(inst.outputs, step.values):
+            if rv is not None:
+                self.values[rv] = value
 
     def begin(self, *insts: Instruction) -> None:
         """Before an instruction that has to be carried out, or several that are kept as one step."""
