@@ -69,11 +69,11 @@ class Fold:
 
     def offsets(self, operands: int) -> Ints:
         """The micro-op list from zero bases."""
-        total = np.zeros((1, operands), dtype=np.int64)
+        total: Ints | None = None
         for dim in self.uops:
             steps = np.arange(dim.extent, dtype=np.int64)[:, None] * np.array(dim.strides, dtype=np.int64)
-            total = (total[:, None, :] + steps[None, :, :]).reshape(-1, operands)
-        return total
+            total = steps if total is None else (total[:, None, :] + steps).reshape(-1, operands)
+        return np.zeros((1, operands), dtype=np.int64) if total is None else total
 
 
 @dataclass(frozen=True, slots=True)

@@ -188,13 +188,15 @@ def _joined(rows: Rows) -> Rows:
     Dimensions do not merge where some instance has only a part of one. Where others have all of it, their DMAs do: rows that
     go on as far apart as before, and runs of consecutive elements whose distance is the same.
     """
-    if len(rows.table) < 2 or (np.diff(rows.position) > 0).all():
+    if len(rows.table) < 2 or (rows.position[1:] > rows.position[:-1]).all():
         return rows
     from autosched.lower._dma_kernel import evenly_apart, going_on
 
     table = rows.table
     order = in_order(rows.position, rows.step)
-    figures = np.stack([table[order, c] for c in FIGURES])
+    figures = np.empty((len(FIGURES), len(order)), dtype=np.int64)
+    for own, c in zip(figures, FIGURES):
+        own[:] = table[:, c].take(order)
     zeros = np.zeros(len(order), dtype=np.bool_) if rows.zeros is None else rows.zeros
     left = len(order)
     for join in (going_on, evenly_apart):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from math import prod
 
 import numpy as np
@@ -14,6 +15,7 @@ from autosched.lower.limits import LIMITS, check_instructions
 from autosched.lower.tree import Site
 
 NOTES = ("hw", "uop", "unroll")
+FEW = 1024  # iterations of nests whose values are remembered: 8 KB a loop
 
 
 @dataclass(eq=False, slots=True)
@@ -176,15 +178,25 @@ def cases(site: Site) -> list[tuple[Pick, list[Lin]]]:
 
 def loop_values(loops: Sequence[Loop]) -> dict[Loop, Ints]:
     """The value of every loop in all iterations of a nest, in order."""
-    values: dict[Loop, Ints] = {}
-    outer, inner = 1, prod(loop.extent for loop in loops)
-    for loop in loops:
-        inner //= loop.extent
-        own = np.empty((outer, loop.extent, inner), dtype=np.int64)
-        own[:] = np.arange(loop.extent, dtype=np.int64)[:, None]
-        values[loop] = own.reshape(-1)
-        outer *= loop.extent
-    return values
+    extents = tuple([loop.extent for loop in loops])
+    # Candidates ask for the same again and again, the cases of a site and its instances as well.
+    return dict(zip(loops, (_few_values if prod(extents) <= FEW else _values)(extents)))
+
+
+def _values(extents: Sequence[int]) -> list[Ints]:
+    """The value of every loop of a nest of these extents in all iterations, in order; for reading only."""
+    found: list[Ints] = []
+    outer, inner = 1, prod(extents)
+    for extent in extents:
+        inner //= max(extent, 1)
+        own = np.empty((outer, extent, inner), dtype=np.int64)
+        own[:] = np.arange(extent, dtype=np.int64)[:, None]
+        found.append(own.reshape(-1))
+        outer *= extent
+    return found
+
+
+_few_values = lru_cache(maxsize=512)(_values)
 
 
 def make_grid(

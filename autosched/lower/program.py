@@ -550,6 +550,8 @@ def _stack(copies: Sequence[dma.Rows], kernels: Sequence[Kernels]) -> tuple[isa.
     table = np.concatenate([p.table for p in parts])
     position = np.concatenate([p.position for p in parts])
     step = np.concatenate([p.step for p in parts])
+    if all(not isinstance(p, dma.Rows) or p.zeros is None for p in parts):
+        return table, position, step, np.zeros(len(table), dtype=bool)
     zero = np.concatenate([
         p.zeros if isinstance(p, dma.Rows) and p.zeros is not None else np.zeros(len(p.table), dtype=bool) for p in parts
     ])

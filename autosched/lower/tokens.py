@@ -107,7 +107,7 @@ def finish(
     for load, leader in followers if relays is None else ():
         need[load, 1] = max(need[load, 1], leader)
     # The drain: FINISH comes after the last load and the last store.
-    last = [int(np.flatnonzero(engine == e)[-1]) if bool((engine == e).any()) else -1 for e in (0, 2)]
+    last = [int(of[-1]) if len(of) else -1 for of in (np.flatnonzero(engine == e) for e in (0, 2))]
     n = len(table) - 2
     need[n, 0], need[n, 2] = last[0], last[1]
     _tokens(table, engine, need, config)

@@ -299,7 +299,10 @@ class State:
 
     def producers(self, block: Block) -> list[Block]:
         """The blocks of the same scope whose results ``block`` reads or overwrites, buffer by buffer in program order."""
-        before, _ = self._beside(block)
+        return self._makers(block, self._beside(block)[0])
+
+    def _makers(self, block: Block, before: Sequence[Block]) -> list[Block]:
+        """Those of the blocks in front of a block whose results it reads or overwrites."""
         # Of all dependences of a scope these are few: they are looked for by themselves.
         writers: dict[Buffer, list[Block]] = {b: [] for side in self.touched(block) for b in side}
         for other in before:
@@ -310,9 +313,17 @@ class State:
 
     def consumers(self, block: Block) -> list[Block]:
         """The blocks of the same scope that read or overwrite what ``block`` writes, in program order."""
-        _, behind = self._beside(block)
+        return self._users(block, self._beside(block)[1])
+
+    def _users(self, block: Block, behind: Sequence[Block]) -> list[Block]:
+        """Those of the blocks behind a block that read or overwrite what it writes."""
         written = frozenset(self.touched(block)[1])
         return [other for other in behind if not all(written.isdisjoint(side) for side in self.touched(other))]
+
+    def around(self, block: Block) -> tuple[list[Block], list[Block]]:
+        """The producers and the consumers of a block."""
+        before, behind = self._beside(block)
+        return self._makers(block, before), self._users(block, behind)
 
     def _beside(self, block: Block) -> tuple[list[Block], list[Block]]:
         """The blocks of its scope in front of a block, and those behind it, in program order; none where it is in an init."""

@@ -273,7 +273,7 @@ def plan_move(
             f"block {block.name} is an output block: it writes {written.name}, which is no intermediate", [block.ident],
             "reverse_compute_at moves an output under its producer", code="output",
         )
-    producers, consumers = state.producers(block), state.consumers(block)
+    producers, consumers = state.around(block)
     subtrees = list(target.body.stmts) if isinstance(target.body, SeqStmt) else [target.body]
     position, visited = _insertion(
         state, block, target, subtrees, producers, consumers, forward, index, resident
