@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from autosched.errors import ScheduleError
-from autosched.ir.expr import BinOp, BufferLoad, Cast, Expr
+from autosched.ir.expr import BinOp, BufferLoad, Cast, Expr, int_value
 from autosched.ir.functor import walk_expr
 from autosched.ir.patterns import has_loads, is_widened, update_of
 from autosched.ir.stmt import Block, Buffer, BufferStore
@@ -12,6 +12,7 @@ from autosched.schedule import Schedule
 from autosched.schedule.kit.refusal import Refusal
 from autosched.schedule.primitives.reductions.minus import pushed, takes_away
 from autosched.schedule.primitives.reductions.negation import factors_of, products_away, subtrahends, sum_away
+from autosched.schedule.primitives.reductions.zero_terms import sum_term
 from autosched.target import Target
 from space.normalise.blocks import (
     device_block,
@@ -263,14 +264,17 @@ def _added(sch: Schedule, name: str, buffer: Buffer) -> None:
     away = [b.name for b in readers if _only_taken_away(b, buffer)]
     if name not in away:
         return
-    handle = sch.get_sblock(made.name)
-    if factor is None or (len(away) < len(readers) and cycles_of(sch, made) > DOUBLING):
+    handle, plain = sch.get_sblock(made.name), sums_bytes(device_block(sch, made.name))
+    if (factor is None and not plain) or (len(away) < len(readers) and cycles_of(sch, made) > DOUBLING):
         sch.negate_by_doubling(handle)
         return
     if len(away) < len(readers):
         # What others add is another sum than what these take away.
         handle = sch.recompute_at_consumers(handle, [sch.get_sblock(b) for b in away])[1]
-    sch.host_stage(sch.negate_sum(handle, factor.name))
+    if factor is None:
+        sch.scale_terms(handle)  # the GEMM multiplies by -1 what it would by 1
+    else:
+        sch.host_stage(sch.negate_sum(handle, factor.name))
 
 
 def _values(block: Block) -> list[Expr]:
@@ -297,6 +301,20 @@ def factor_of(sch: Schedule, block: Block) -> Buffer | None:
     params = given(sch.func)
     factors = [f.buffer for f in product.factors if f.buffer in params]
     return _easiest(sch, factors) if factors else None
+
+
+def sums_bytes(block: Block) -> bool:
+    """Whether a block sums up elements of int8 as they are, from a constant.
+
+    Args:
+        block: any.
+    """
+    if not isinstance(block.init, BufferStore) or int_value(block.init.value) is None:
+        return False
+    try:
+        return is_widened(sum_term(block)[1])
+    except Refusal:
+        return False
 
 
 def _easiest(sch: Schedule, factors: list[Buffer]) -> Buffer:

@@ -7,14 +7,12 @@ with 57 in place of 1 costs nothing.
 from __future__ import annotations
 
 from autosched.errors import ScheduleError
-from autosched.ir.patterns import is_widened
 from autosched.ir.stmt import Block
 from autosched.schedule import Schedule
-from autosched.schedule.kit.refusal import Refusal
 from autosched.schedule.primitives.reductions.scaling import common_factor
-from autosched.schedule.primitives.reductions.zero_terms import sum_term
 from autosched.target import Target
 from space.normalise.blocks import device_blocks, loads_of, readers_of, store_of, written
+from space.normalise.negation import sums_bytes
 from space.normalise.widening import FACTORS
 
 
@@ -41,14 +39,4 @@ def apply(sch: Schedule, target: Target) -> None:
 
 def _is_able(sch: Schedule, block: Block) -> bool:
     """Whether a block sums up elements of int8 as they are, for readers that multiply the sum by what an int8 holds."""
-    return _sums_bytes(block) and common_factor(sch.state, block, store_of(block).buffer) in FACTORS
-
-
-def _sums_bytes(block: Block) -> bool:
-    """Whether a block sums up elements of int8 as they are."""
-    if block.init is None:
-        return False
-    try:
-        return is_widened(sum_term(block)[1])
-    except Refusal:
-        return False
+    return sums_bytes(block) and common_factor(sch.state, block, store_of(block).buffer) in FACTORS

@@ -347,7 +347,6 @@ def _in_values(sch: Schedule, target: Target, wanted: Wanted, otherwise: int) ->
     negation.apply(sch, target)
     if otherwise:
         starts.apply(sch, target)  # a sum made negative starts with the negative of what it started with
-        negation.narrow_all(sch)
     diagonal.apart(sch, target, bool(wanted.weights))
     again.apply(sch, target)
     epilogue.apply(sch, target, wanted.loaded)
@@ -384,7 +383,8 @@ def _ended(sch: Schedule, target: Target, wanted: Wanted, otherwise: bool) -> Sc
             # What the program narrows itself is in the accumulator still: the GEMM makes no product of it.
             lacking.apply(sch, target, True)
             negation.apply(sch, target)
-            negation.narrow_all(sch)
+        if otherwise:
+            negation.narrow_all(sch)  # what no product takes away
         values.apply(sch, target)
         clips.apply(sch, target)
         reclips.apply(sch, target)

@@ -49,7 +49,8 @@ def program(**changes: str) -> PrimFunc:
     {}, {"value": "57 * S[vi] + b[vi]"}, {"value": "T.shift_right(S[vi] * -3, 4)"}, {"start": "1234567891"},
     {"sum": "A[vi, vk] * 5 + S[vi]"}, {"value": "S[3 - vi] * 7 + S[vi] * 7"}, {"more": "T.max(S[vi] * 57, b[vi])"},
     {"value": "S[vi] * 2147483647"}, {"value": "S[vi] * 64"}, {"value": "T.shift_left(S[vi], 6)", "more": "S[vi] * 64"},
-    {"value": "T.shift_left(S[vi], 31)"},
+    {"value": "T.shift_left(S[vi], 31)"}, {"value": "b[vi] - S[vi]"}, {"value": "b[vi] - S[vi] - S[3 - vi]", "more": "3 - S[vi]"},
+    {"value": "b[vi] - S[vi]", "more": "S[vi] * -1"}, {"value": "b[vi] - S[vi] * 7"},
 ])
 def test_results_are_the_same_also_where_they_wrap(changes: dict[str, str]) -> None:
     func = program(**changes)
@@ -71,6 +72,8 @@ def test_results_are_the_same_also_where_they_wrap(changes: dict[str, str]) -> N
     ({"value": "S[vi] * 57 + S[vi]"}, "reader"),
     ({"more": "S[vi] * 58"}, "reader"),
     ({"more": "S[vi] + b[vi]"}, "reader"),
+    ({"value": "S[vi] - b[vi]"}, "reader"), ({"value": "b[vi] - S[vi] + S[vi]"}, "reader"),
+    ({"value": "b[vi] - S[vi]", "more": "S[vi]"}, "reader"), ({"value": "b[vi] - S[vi]", "more": "b[vi] - S[vi] * 2"}, "reader"),
     ({"value": "S[vi] * b[vi]"}, "reader"),
     ({"value": "b[vi]"}, "reader"),  # nobody reads it
     ({"value": "T.shift_right(S[vi], 1)"}, "reader"), ({"value": "T.shift_left(S[vi], b[vi])"}, "reader"),
@@ -180,3 +183,47 @@ def test_no_operation_multiplies() -> None:
         return Space(mean(factor), "vta-de10").sketches[0].models[0].nest.stages[0].cycles
 
     assert vector(57) == vector(1) == 1
+
+
+def sharpened(alike: bool) -> PrimFunc:
+    """A column without a share of those around it; where not ``alike``, these are added elsewhere besides."""
+    x, b = te.placeholder((18, 32), "int8", name="x"), te.placeholder((16, 32), "int32", name="b")
+    k = te.reduce_axis((0, 3), name="k")
+    s = te.compute((16, 32), lambda i, j: te.sum(x[i + k, j].astype("int32"), axis=[k]), name="s")
+    out = te.compute((16, 32), lambda i, j: te.max(te.min((b[i, j] - s[i, j]) >> 3, 127), -128).astype("int8"), name="out")
+    if alike:
+        return te.create_prim_func([x, b, out])
+    more = te.compute((16, 32), lambda i, j: te.max(te.min(s[i, j] >> 2, 127), -128).astype("int8"), name="more")
+    return te.create_prim_func([x, b, out, more])
+
+
+@pytest.mark.parametrize("alike", [True, False])
+def test_what_takes_a_sum_of_int8_away_adds_its_negative_terms(alike: bool) -> None:
+    """No negative is made by doubling, which takes the ALU many times as long as the GEMM takes to sum up."""
+    found = steps(sharpened(alike), "vta-de10")
+    assert "scale_terms" in found and "negate_by_doubling" not in found
+    assert ("recompute_at_consumers" in found) != alike, "others read the sum as it is"
+    computes(sharpened(alike), "vta-de10", 2)
+    computes(sharpened(alike), "vta-de10-portable", 2)
+
+
+def centred(alone: bool) -> PrimFunc:
+    """Channels without the mean of their group, which int8 holds; where ``alone``, a number without the mean of a row."""
+    x = te.placeholder((16, 12, 5), "int8", name="x")
+    c, p = te.reduce_axis((0, 4), name="c"), te.reduce_axis((0, 5), name="p")
+    s = te.compute((16, 3), lambda n, g: te.sum(x[n, g * 4 + c, p].astype("int32"), axis=[c, p]), name="s")
+    m = te.compute((16, 3), lambda n, g: te.max(te.min((s[n, g] * 5) >> 6, 99), -128).astype("int8"), name="m")
+    if alone:
+        y = te.compute((16, 3), lambda n, g: (9 - m[n, g].astype("int32")).astype("int8"), name="y")
+    else:
+        y = te.compute(x.shape, lambda n, k, i: te.max(te.min(x[n, k, i].astype("int32") - m[n, k // 4].astype("int32"), 127),
+                                                       -128).astype("int8"), name="y")
+    return te.create_prim_func([x, y])
+
+
+@pytest.mark.parametrize("alone", [True, False])
+def test_a_product_takes_away_what_comes_from_memory(alone: bool) -> None:
+    """Boundary: what stays in the accumulator, as it is added to nothing else, no product takes away."""
+    found = steps(centred(alone), "vta-de10")
+    assert ("negate_by_doubling" in found) == alone
+    computes(centred(alone), "vta-de10", 2)

@@ -30,10 +30,11 @@ class Scaling(ScheduleBase):
         """Multiplies every term of a sum by the constant that all its readers multiply the sum by: exact modulo 2**32.
 
         Of int8 elements the GEMM sums up the products with a constant for nothing, where the ALU multiplies by shifts and sums.
+        Who takes the sum away (``x - S[..]``) multiplies it by -1, and adds it then.
 
         Args:
             block: handle or name of a block that sums up int32 terms from a constant, for readers that all multiply every element
-                by one and the same constant.
+                by one and the same constant, or take it away.
 
         Raises:
             ScheduleError: no sum, or a result; a start that is no constant; a reader that does anything else with the sum, or
@@ -94,7 +95,7 @@ def common_factor(state: State, block: Block, buffer: Buffer) -> int | None:
 
 
 class _Taken(Mutator):
-    """Loads from another buffer where a load is multiplied by a constant; by which is noted."""
+    """Loads from another buffer where a load is multiplied by a constant, or taken away; by which is noted."""
 
     def __init__(self, old: Buffer, new: Buffer) -> None:
         self.old, self.new = old, new
@@ -105,6 +106,11 @@ class _Taken(Mutator):
             if isinstance(load, BufferLoad) and load.buffer is self.old:
                 self.factors.add(factor)
                 return BufferLoad(self.new, self.visit_exprs(load.indices), load.dtype)
+        if isinstance(expr, BinOp) and expr.op == "-" and expr.dtype == "int32":
+            away = expr.b
+            if isinstance(away, BufferLoad) and away.buffer is self.old:
+                self.factors.add(-1)
+                return binary("+", self.visit_expr(expr.a), BufferLoad(self.new, self.visit_exprs(away.indices), away.dtype))
         return super().visit_expr(expr)
 
 
@@ -131,8 +137,8 @@ def _taken(state: State, reader: Block, old: Buffer, new: Buffer) -> tuple[Block
     begin = None if first is None else replace(first, value=taken.visit_expr(first.value))
     around = (realize.predicate, *realize.iter_values, *store.indices)
     if any(loads_from(e, old) for e in (value, *around, *(() if begin is None else (begin.value,)))):
-        raise Refusal(f"block {reader.name} does more with {old.name} than to multiply it by a constant", [reader.ident],
-                      code="reader")
+        raise Refusal(f"block {reader.name} does more with {old.name} than to multiply it by a constant, or to take it away",
+                      [reader.ident], code="reader")
     return with_access(replace(reader, init=begin, body=replace(store, value=value))), taken.factors
 
 
@@ -156,8 +162,8 @@ def _scaled(state: State, realize: BlockRealize) -> Stmt:
                       f"{f'block {others[0].name} writes it' if others else 'a term reads it'}", [block.ident], code="writer")
     by = common_factor(state, block, old)
     if by is None:
-        raise Refusal(f"what reads {old.name} does not multiply every element of it by one constant", [block.ident],
-                      code="reader")
+        raise Refusal(f"what reads {old.name} does not multiply every element of it by one constant, nor takes all away",
+                      [block.ident], code="reader")
     new = Buffer(fresh_name(f"{old.name}_scaled", {*state.block_names(), *state.buffer_names(scope)}), old.shape, "int32")
     table: dict[int, Block] = {}
     for reader in state.consumers(block):
