@@ -13,7 +13,20 @@ from autosched.ir.stmt import PrimFunc
 from autosched.schedule import Schedule
 from autosched.schedule.kit.trace import Instruction
 from autosched.target import Target
-from space.normalise import banding, conditions, doubled, fused, gathering, groups, moving, places, planes, sliding, windows
+from space.normalise import (
+    banding,
+    conditions,
+    doubled,
+    fused,
+    gathering,
+    groups,
+    moving,
+    offsets,
+    places,
+    planes,
+    sliding,
+    windows,
+)
 from space.normalise.blocks import is_packed, plain_blocks, require_whole
 from space.normalise.estimate import estimate
 from space.normalise.forms import (
@@ -21,6 +34,7 @@ from space.normalise.forms import (
     BORDERED,
     DIFFERENCES,
     DOUBLED,
+    FILLED,
     FUSED,
     GATHERED,
     JOINT,
@@ -77,6 +91,7 @@ OTHERS = (
     _Other((DOUBLED,), lambda func, target: plain_blocks(func) and doubled.applies(func, target), sooner=True),
     _Other((SLIDING,), lambda func, target: plain_blocks(func) and not is_packed(func, target) and sliding.applies(func),
            sooner=True),
+    _Other((FILLED,), lambda func, target: plain_blocks(func) and not is_packed(func, target) and offsets.applies(func), ()),
 )
 
 
@@ -171,6 +186,6 @@ def _gathered(func: PrimFunc, target: Target, base: Wanted, forms: dict[tuple[st
 
 
 __all__ = [
-    "BANDED", "BORDERED", "DIFFERENCES", "DOUBLED", "FUSED", "GATHERED", "JOINT", "KEPT", "MOVED", "PLACES", "REPEATED", "SLID",
-    "SLIDING", "Trait", "Wanted", "normal_forms", "normalise", "normalised", "trait_of", "wanted_of", "why_unpacked",
+    "BANDED", "BORDERED", "DIFFERENCES", "DOUBLED", "FILLED", "FUSED", "GATHERED", "JOINT", "KEPT", "MOVED", "PLACES", "REPEATED",
+    "SLID", "SLIDING", "Trait", "Wanted", "normal_forms", "normalise", "normalised", "trait_of", "wanted_of", "why_unpacked",
 ]

@@ -18,6 +18,7 @@ BANDED = "lanes along rows by banded weights"  # and windows that overlap, which
 JOINT = "what several products read is loaded once"  # for all their steps; else each loads what it reads, step by step
 DOUBLED = "windows add up what they share by halves"  # which stays in the accumulator; else each adds up its elements
 SLIDING = "windows that slide along laid out by the host"  # one beside the other; else the machine reads them where they lie
+FILLED = "padding with a number laid out by the host"  # else loads pad with 0, and each place has a sum of its own
 GATHERED = "windows gathered by the host"  # which is work of its own; else the machine reads them where they lie
 
 
@@ -54,6 +55,7 @@ class Wanted(NamedTuple):
         grouped: whether then also an axis is several of which stages read one digit alone of what the program makes, as what is
             known of groups of channels.
         finer: whether what is loaded so may also be what a stage reads at digits, as a coarser image, of what the program makes.
+        filled: whether the host pads what products read with what is no zero.
         chosen: whether stages that compute in several ways, by place, are written into results, which have parts then.
     """
 
@@ -83,6 +85,7 @@ class Wanted(NamedTuple):
     grouped: bool = False
     finer: bool = False
     chosen: bool = False
+    filled: bool = False
 
     @property
     def plain(self) -> Wanted:
@@ -109,7 +112,7 @@ WANTED = {
     DIFFERENCES: Wanted(differences=True), KEPT: Wanted(kept=True), SLID: Wanted(slid=True), REPEATED: Wanted(repeated=True),
     MOVED: Wanted(moved=True), FUSED: Wanted(fused=True), PLACES: Wanted(flat=True), BANDED: Wanted(banded=True),
     GATHERED: Wanted(gathered=True), DOUBLED: Wanted(doubled=True), BORDERED: Wanted(bordered=True),
-    SLIDING: Wanted(sliding=True),
+    SLIDING: Wanted(sliding=True), FILLED: Wanted(filled=True),
 }
 
 
@@ -152,7 +155,7 @@ TRAITS = {
     MOVED: Trait(behind=True), REPEATED: Trait(later=True), PLACES: Trait(later=True, fuller=True),
     GATHERED: Trait(later=True, fuller=True), BANDED: Trait(later=True, last=1, fuller=True), JOINT: Trait(last=2, apart=1),
     DOUBLED: Trait(later=True, last=3, around=True, apart=1), BORDERED: Trait(last=3),
-    SLIDING: Trait(later=True, last=4, fuller=True),
+    SLIDING: Trait(later=True, last=4, fuller=True), FILLED: Trait(later=True, last=5, apart=1),
 }
 
 

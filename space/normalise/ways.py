@@ -276,7 +276,7 @@ def _formed(
 ) -> tuple[Schedule | None, str]:
     """As ``_laid_out``; where ``alone``, with copies of its own for every product."""
     turning = wanted.only("weights")._replace(weights=min(wanted.weights, 1))  # whether, not in how many ways
-    asked = wanted.only("fused", "cropped", "loaded").also(turning)
+    asked = wanted.only("fused", "cropped", "loaded", "filled").also(turning)
     sch, why = reached.onwards(func, begun, target, _in_values, wanted=asked, otherwise=otherwise)
     # Each goes on from where others may have come to, with a part of what is wanted of the form.
     if sch is not None and is_packed(sch.func, target):
@@ -332,6 +332,8 @@ def _in_values(sch: Schedule, target: Target, wanted: Wanted, otherwise: int) ->
     moves.apply(sch, target)
     reversal.results(sch, target)
     results.apply(sch, target)
+    if wanted.filled and not offsets.filled(sch):
+        return None
     offsets.apply(sch, target)
     if otherwise:
         terms.apply(sch, target)

@@ -11,15 +11,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from refusals import refused
 
+from autosched import te
 from autosched.errors import ScheduleError, SpaceError
 from autosched.ir import IRModule, PrimFunc
 from autosched.ir.interp import random_inputs, run
 from autosched.ir.verify import verify
+from autosched.kernel import of_schedule
 from autosched.schedule import Schedule
 from autosched.script import parse
 from autosched.target import get_target
 from space import Space
-from space.normalise import normalise
+from space.normalise import FILLED, Wanted, normal_forms, normalise, normalised
 
 Verify = Callable[[Schedule, PrimFunc | IRModule], Schedule]
 
@@ -189,3 +191,46 @@ def main(x: T.Buffer((16, 8), "int8"), w: T.Buffer((16, 16, 3), "int8"), out: T.
         return
     with pytest.raises(SpaceError, match=re.escape(said)):
         Space(func, "vta-de10")  # type: ignore[arg-type]
+
+
+def quantized(channels: int, fill: int, made: bool, kept: bool) -> PrimFunc:
+    """A convolution of what is padded, whose zero point is the padding's; ``made`` by the program, ``kept`` as a result besides."""
+    x = te.placeholder((1, channels, 6, 5), "int8", name="x")
+    w = te.placeholder((24, channels, 3, 3), "int8", name="w")
+    y = te.compute(x.shape, lambda *i: te.max(x(*i), -100), name="y") if made else x
+    p = te.compute((1, channels, 8, 7), lambda n, c, i, j: te.if_then_else(
+        te.all(i >= 1, i < 7, j >= 1, j < 6), y[n, c, i - 1, j - 1], te.const(fill, "int8")), name="p")
+    c, dy, dx = te.reduce_axis((0, channels), name="c"), te.reduce_axis((0, 3), name="dy"), te.reduce_axis((0, 3), name="dx")
+    s = te.compute((1, 24, 6, 5), lambda n, o, i, j: te.sum(
+        (p[n, c, i + dy, j + dx].astype("int32") - fill) * w[o, c, dy, dx].astype("int32"), axis=[c, dy, dx]), name="s")
+    out = te.compute(s.shape, lambda *i: te.max(te.min(s(*i) >> 9, 127), -128).astype("int8"), name="out")
+    also = te.compute(p.shape, lambda *i: te.max(p(*i), 3), name="also")
+    return te.create_prim_func([x, w, out, also] if kept else [x, w, out])
+
+
+@pytest.mark.parametrize(("channels", "fill", "made", "kept", "filled"), [
+    (20, -7, False, False, True), (3, 127, False, False, True), (20, 0, False, False, False), (20, -7, True, False, False),
+    (20, -7, False, True, False),
+])
+def test_the_host_pads_a_parameter_with_what_is_no_zero(
+    channels: int, fill: int, made: bool, kept: bool, filled: bool
+) -> None:
+    """No load pads otherwise than with 0. Boundaries: what is 0, what the program makes, what others read as well."""
+    func = quantized(channels, fill, made, kept)
+    target = get_target("vta-de10")
+    forms = dict(normal_forms(func, target))
+    assert ((FILLED,) in forms) == filled
+    assert bool(normalised(func, target, Wanted(filled=True)).trace.insts) == filled
+    if not filled:
+        return
+    space = Space(func, "vta-de10")
+    assert [FILLED in s.done for s in space.sketches] == [*[False] * (len(space.sketches) - 1), True], "behind what had points"
+    drawn = space.sample(np.random.default_rng(0), 300)
+    last = drawn[drawn[:, 0] == len(space.sketches) - 1][:3]
+    assert len(last) == 3
+    for point in last:
+        kernel = of_schedule(func, target, space.schedule(point))
+        assert space.machine_bound() <= space.bound(point[None])[0] <= kernel.cycles
+        inputs = random_inputs(func, 1)
+        (wanted,) = run(func, *inputs)
+        assert np.array_equal(kernel(*inputs), wanted)
