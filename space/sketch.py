@@ -23,6 +23,7 @@ from space.model import LAID_OUT, Model
 from space.nest import Nest, analyse
 from space.normalise import JOINT, Wanted, normal_forms, trait_of, why_unpacked
 from space.normalise.blocks import elements_of, named, written
+from space.normalise.estimate import Estimate, estimate
 from space.plan import Mask, Plan
 from space.products import why_no_operand, why_no_operation, why_no_product, why_no_type, why_no_weight
 from space.rule import Column, NumericRule, Points, StructuralRule
@@ -231,12 +232,30 @@ def sketches(
     # together then. And what stands behind a border, as tokens behind one of a class, is made where it goes; what is computed in
     # two ways is no stage, but two parts of a result; and what stages read of a coarser image is loaded from where it is stored,
     # or at digits of channels, where these are several axes everywhere.
+    # The first of these counts; but where that makes diagonals of what is computed, a later one may do without, and take less.
+    taken: list[Schedule] = []
     for base in LAST:
-        found = found or _fitting(normal_forms(func, target, base), target, structural, numeric)[0]
+        if found and not (taken and all(map(_makes_diagonals, taken))):
+            break
+        others = normal_forms(func, target, base)
+        fitting = _fitting(others, target, structural, numeric)[0]
+        fits = [sch for done, sch in others if any(sketch.done == done for sketch in fitting)]
+        if fits and (not taken or _least(fits, target) < _least(taken, target)):
+            found, taken = fitting, fits
     if not found:
         assert refusal is not None
         raise _refused(func, target, refusal)
     return tuple(found)
+
+
+def _makes_diagonals(sch: Schedule) -> bool:
+    """Whether products by element have diagonals that the program makes: of every vector as many as it has lanes."""
+    return any(step.op == "diagonal_by_gemm" for step in sch.trace.insts)
+
+
+def _least(forms: Sequence[Schedule], target: Target) -> Estimate:
+    """What the best of some forms takes at least."""
+    return min(estimate(sch.func, target) for sch in forms)
 
 
 def _fitting(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from itertools import islice
+from itertools import chain, islice
 from itertools import product as iter_product
 from math import prod
 
@@ -155,7 +155,14 @@ def agreed(sch: Schedule, again: bool, most: int, way: Way) -> Iterator[tuple[Sc
         sch = sch.copy()
         with suppress(ScheduleError), sch.all_or_none():  # a result is not computed again
             _in_both(sch)
-    for which in islice(agree.choices(device_blocks(sch.func), way, _choices(sch)), most):
+    # A product by element of what is computed takes a diagonal of every vector: rows of lanes to store, and a weight to load. So
+    # what can be a product of matrices is one, if products can agree on that.
+    blocks, factors = device_blocks(sch.func), _choices(sch)
+    two = {name for name, made in _products(sch.func) if len(made) == 2}
+    matrices = {name: [k for k in own if k is not None or name not in two] or own for name, own in factors.items()}
+    fewest = [*islice(agree.choices(blocks, way, matrices), most)]
+    others = islice(agree.choices(blocks, way, factors), most)
+    for which in chain(fewest, (which for which in others if which not in fewest)):
         trial = sch.copy()
         try:
             copies = {_copied(trial, name, k) for name, k in which.items() if k is not None}

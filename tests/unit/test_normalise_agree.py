@@ -17,6 +17,7 @@ from autosched.ir.interp import random_inputs, run
 from autosched.ir.stmt import Block, Buffer, PrimFunc
 from autosched.schedule import Schedule
 from autosched.target import get_target
+from space import Space
 from space.normalise import Wanted, agree, alone, normalise, turned
 from space.normalise.axes import Axes, Place, Role, settled
 from space.normalise.blocks import device_blocks
@@ -131,3 +132,33 @@ def two_ways() -> PrimFunc:
     k = te.reduce_axis((0, 16), name="k")
     t = te.compute((16, 16), lambda i, j: te.sum(a[i, k].astype("int32") * a[j, k].astype("int32"), axis=k), name="t")
     return te.create_prim_func([x, w, v, clipped(times(a, v, "u"), "y", clipped(t, "z"))])
+
+
+def by_diagonals(func: PrimFunc, wanted: Wanted) -> int:
+    return sum(step.op == "diagonal_by_gemm" for step in normalise(func, get_target("vta-de10"), wanted)[1])
+
+
+def gated(by_element: bool) -> PrimFunc:
+    """Two products of a parameter; of what they make one product more, or what each makes of an element times the other's."""
+    x, v, w = (te.placeholder((16, 16), "int8", name=n) for n in "xvw")
+    a, b = clipped(times(x, v, "s"), "a"), clipped(times(x, w, "t"), "b")
+    if not by_element:
+        return te.create_prim_func([x, v, w, clipped(times(a, b, "u"), "y")])
+    return te.create_prim_func([x, v, w, te.compute((16, 16), lambda i, j: (
+        (a[i, j].astype("int32") * b[i, j].astype("int32")) >> 7).astype("int8"), name="y")])
+
+
+def test_products_that_can_be_of_matrices_are_none_by_element(user_programs) -> None:
+    """A diagonal of every vector is 16 stores and a weight each; boundary: what can be no other product has them still."""
+    func = user_programs.program("attention_joint_blocks")
+    assert by_diagonals(func, Wanted(digits=True, ranged=True, settled=True)) == 0
+    assert by_diagonals(gated(False), Wanted(settled=True)) == 0
+    assert by_diagonals(gated(True), Wanted()) == 1
+
+
+def test_of_what_is_tried_last_that_is_taken_which_makes_no_diagonals(user_programs) -> None:
+    """Heads as lanes lead to a form, too; taken apart, as they are read, they lead to one that takes a tenth."""
+    func = user_programs.program("attention_joint_blocks_by_axes")
+    assert by_diagonals(func, Wanted(settled=True)) == 4
+    space = Space(func, "vta-de10")
+    assert [step.op for s in space.sketches for step in s.prefix.insts].count("diagonal_by_gemm") == 0
