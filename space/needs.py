@@ -203,8 +203,11 @@ class _Nest:
         nest, kin = self.nest, self.counts.forms.kin
         if not nest.anchor:
             return ()
-        return tuple(frozenset(self.source(replace(o, name=name)) for name in kin(o.name))
-                     for o in nest.operands if o.scope != ACC and o.consumer == nest.anchor)
+        # Whichever identities sums have: the negative of one, or a multiple, may be made of it.
+        scaled = {x.buffer.name for x in nest.func.constants} if self.counts.widened else set()
+        return tuple(
+            frozenset("an identity" if o.name in scaled else self.source(replace(o, name=name)) for name in kin(o.name))
+            for o in nest.operands if o.scope != ACC and o.consumer == nest.anchor)
 
     @cached_property
     def links(self) -> list[Stage]:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Sequence
+
 from autosched.errors import ScheduleError
 from autosched.ir.expr import BinOp, BufferLoad, Expr, Var, int_value
 from autosched.ir.functor import expr_children, free_vars, walk_expr
 from autosched.ir.patterns import has_loads
-from autosched.ir.stmt import Block, PrimFunc
+from autosched.ir.stmt import Block, Buffer, PrimFunc
 from autosched.schedule import Schedule
 from autosched.schedule.primitives.reductions.negation import factors_of
 from autosched.target import Target
@@ -24,6 +26,7 @@ from space.normalise.blocks import (
 )
 
 MOST = 16  # products of one value
+REPEATED = 8  # times that what the program makes is multiplied, from which on its diagonal is less to make than another to load
 
 
 def computed(func: PrimFunc) -> bool:
@@ -102,16 +105,16 @@ def apply(sch: Schedule, target: Target, made: bool = False) -> None:
         data, weight = factors
         if extents(block).get(lane) != lanes or data.indices[-1] is not lane or weight.indices[-1] is not lane:
             continue
-        packs = filled(sch)
+        packs, stored = filled(sch), written(sch.func)
         mine = [f.buffer in packs for f in factors]
-        by_gemm = made and not any(mine)
+        smaller = _smaller(factors, mine, stored)
+        by_gemm = smaller or (made and not any(mine))
         if not by_gemm and data.buffer is weight.buffer and data.indices != weight.indices:
             raise unfit(f"block {block.name} multiplies elements of one tensor by others of it; as data and "
                         "as weight it lies otherwise: give it to the program twice, as two parameters")
         # The weight is what the host lays out, and of two such what has fewer elements: it is what becomes larger.
-        if mine == [True, False] or (mine[0] == mine[1] and elements_of(data.buffer) < elements_of(weight.buffer)):
+        if (mine == [True, False]) != smaller or (mine[0] == mine[1] and elements_of(data.buffer) < elements_of(weight.buffer)):
             data, weight = weight, data
-        stored = written(sch.func)
         given_data = data.buffer not in stored | packs and weight.buffer in stored
         if int_value(weight.buffer.shape[-1]) != lanes or (given_data and not made):
             continue  # it is as wide as an element by chance, a part of something or a whole: it is laid out in elements first
@@ -122,6 +125,20 @@ def apply(sch: Schedule, target: Target, made: bool = False) -> None:
         diagonal = sch.diagonalize(sch.get_sblock(block.name), axis, weight.buffer.name)
         if by_gemm:
             sch.diagonal_by_gemm(diagonal)
+
+
+def _smaller(factors: Sequence[BufferLoad], mine: Sequence[bool], stored: Collection[Buffer]) -> bool:
+    """Whether the program makes so much less of a product than the host lays out that it makes the diagonal as well.
+
+    Args:
+        factors: the two that are multiplied.
+        mine: which of them the host lays out.
+        stored: what blocks of the program store.
+    """
+    if mine[0] == mine[1]:
+        return False
+    host, other = factors[mine.index(True)].buffer, factors[mine.index(False)].buffer
+    return other in stored and REPEATED * elements_of(other) <= elements_of(host)
 
 
 def _factors(block: Block) -> tuple[BufferLoad, BufferLoad] | None:

@@ -7,16 +7,21 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 from refusals import refused
+from spaces import computes
 
+from autosched import te
 from autosched.errors import ScheduleError
 from autosched.ir import IRModule, PrimFunc
 from autosched.ir.constant import values
 from autosched.ir.host import split_host
+from autosched.kernel import of_schedule
 from autosched.measure import Candidate, measure
 from autosched.schedule import Schedule
 from autosched.script import T, parse
 from autosched.target import get_target
 from autosched.workloads import of_func
+from space import Space
+from space.normalise import normalise
 
 Same = Callable[..., None]
 
@@ -325,3 +330,47 @@ def test_a_window_that_is_summed_is_a_sum_of_products(verify_trace_roundtrip: Ve
     assert not [b for b in sch.get_child_blocks(sch.get_sblock("root")) if "X" in sch.get(b).name]
     same(func, sch)
     verify_trace_roundtrip(sch, func)
+
+
+def gated(places: int, channels: int = 32) -> PrimFunc:
+    """Channels of a parameter, each times what the program makes of all of its places."""
+    x = te.placeholder((places, channels), "int8", name="x")
+    p = te.reduce_axis((0, places), name="p")
+    total = te.compute((channels,), lambda c: te.sum(x[p, c].astype("int32"), axis=[p]), name="total")
+    gate = te.compute((channels,), lambda c: te.max(te.min(total[c] >> 3, 127), -128).astype("int8"), name="gate")
+    return te.create_prim_func([x, te.compute(x.shape, lambda i, c: (
+        (x[i, c].astype("int32") * gate[c].astype("int32")) >> 7).astype("int8"), name="y")])
+
+
+@pytest.mark.parametrize(("places", "made"), [(8, True), (7, False), (40, True)])
+def test_the_smaller_factor_is_the_diagonal_also_where_the_program_makes_it(places: int, made: bool) -> None:
+    """The host's diagonal is a weight to load for every vector. Boundary: eight times as many are more than to make one."""
+    func = gated(places)
+    for target in ("vta-de10", "vta-de10-portable"):
+        steps = [step.op for step in normalise(func, get_target(target))[1]]
+        assert steps.count("diagonalize") == 1 and ("diagonal_by_gemm" in steps) == made
+        computes(func, target, 2)
+
+
+def test_a_diagonal_that_is_made_takes_less() -> None:
+    """The least of four schedules that are drawn, and what loads of the host's diagonals took alone."""
+    places, cycles = 64, []
+    space = Space(gated(places), "vta-de10")
+    for point in space.sample(np.random.default_rng(0), 4):
+        cycles.append(of_schedule(gated(places), get_target("vta-de10"), space.schedule(point)).cycles)
+    vectors = places * 2
+    assert space.machine_bound() <= min(cycles) < vectors * 32
+
+
+def test_a_sum_and_its_negative_count_once() -> None:
+    """The one may be made of the other: a bound counts the products of one, though the space forms both."""
+    rows, window, wide = 9, 4, 480
+    x = te.placeholder((rows + window - 1, wide), "int8", name="x")
+    k = te.reduce_axis((0, window), name="k")
+    s = te.compute((rows, wide), lambda i, j: te.sum(x[i + k, j].astype("int32"), axis=[k]), name="s")
+    a = te.compute(s.shape, lambda i, j: (s[i, j] >> 3).astype("int8"), name="a")
+    b = te.compute(s.shape, lambda i, j: ((3 - s[i, j]) >> 2).astype("int8"), name="b")
+    one, both = (te.create_prim_func([x, *results]) for results in ((a,), (a, b)))
+    assert "scale_terms" in [step.op for step in normalise(both, get_target("vta-de10"))[1]]
+    products = [Space(func, "vta-de10").machine.terms["products"] for func in (one, both)]
+    assert products == [(rows + window - 1) * wide // 16] * 2, "each element once"
