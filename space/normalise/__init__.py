@@ -17,11 +17,11 @@ from space.normalise import (
     banding,
     conditions,
     doubled,
+    filling,
     fused,
     gathering,
     groups,
     moving,
-    offsets,
     places,
     planes,
     sliding,
@@ -91,7 +91,7 @@ OTHERS = (
     _Other((DOUBLED,), lambda func, target: plain_blocks(func) and doubled.applies(func, target), sooner=True),
     _Other((SLIDING,), lambda func, target: plain_blocks(func) and not is_packed(func, target) and sliding.applies(func),
            sooner=True),
-    _Other((FILLED,), lambda func, target: plain_blocks(func) and not is_packed(func, target) and offsets.applies(func), ()),
+    _Other((FILLED,), lambda func, target: plain_blocks(func) and not is_packed(func, target) and filling.applies(func), ()),
 )
 
 

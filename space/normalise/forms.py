@@ -18,7 +18,7 @@ BANDED = "lanes along rows by banded weights"  # and windows that overlap, which
 JOINT = "what several products read is loaded once"  # for all their steps; else each loads what it reads, step by step
 DOUBLED = "windows add up what they share by halves"  # which stays in the accumulator; else each adds up its elements
 SLIDING = "windows that slide along laid out by the host"  # one beside the other; else the machine reads them where they lie
-FILLED = "padding with a number laid out by the host"  # else loads pad with 0, and each place has a sum of its own
+FILLED = "copies laid out by the host"  # which pad with a number, or repeat elements; else loads bring each element, or 0
 GATHERED = "windows gathered by the host"  # which is work of its own; else the machine reads them where they lie
 
 
@@ -55,7 +55,7 @@ class Wanted(NamedTuple):
         grouped: whether then also an axis is several of which stages read one digit alone of what the program makes, as what is
             known of groups of channels.
         finer: whether what is loaded so may also be what a stage reads at digits, as a coarser image, of what the program makes.
-        filled: whether the host pads what products read with what is no zero.
+        filled: whether the host makes copies that products read, where they are padded with what is no zero, or repeat elements.
         chosen: whether stages that compute in several ways, by place, are written into results, which have parts then.
     """
 

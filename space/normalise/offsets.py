@@ -1,7 +1,6 @@
 """Zero points: what a constant in an operand contributes to a sum of products is summed over the weights, by the host.
 
-Where an operand is padded with a constant other than 0, or has one added inside of its padding, there is a sum for each place;
-or the host pads, if that takes less, and the sums are the same at all places.
+Where an operand is padded with a constant other than 0, or has one added inside of its padding, there is a sum for each place.
 """
 
 from __future__ import annotations
@@ -12,8 +11,8 @@ from contextlib import suppress
 from autosched.errors import ScheduleError
 from autosched.ir.expr import BinOp, BufferLoad, Cast, Expr, int_value
 from autosched.ir.functor import walk_expr
-from autosched.ir.patterns import choice_of, has_loads
-from autosched.ir.stmt import Block, Buffer, PrimFunc
+from autosched.ir.patterns import choice_of
+from autosched.ir.stmt import Block, Buffer
 from autosched.ir.value_bounds import dtype_bounds
 from autosched.schedule import Schedule
 from autosched.schedule.primitives.reductions.offsets import offset_of
@@ -22,42 +21,6 @@ from autosched.target import Target
 from space.normalise.blocks import device_block, device_blocks, given, product_of, readers_of, store_of
 
 MOST = 8  # constants in one product
-
-
-def applies(func: PrimFunc) -> bool:
-    """Whether a block pads elements of a parameter with another constant than 0, for sums of products and nobody else.
-
-    Args:
-        func: a program of plain blocks.
-    """
-    return any(_filled(func, b) for b in device_blocks(func))
-
-
-def filled(sch: Schedule) -> bool:
-    """Lets the host pad parameters with what is no zero, which no load does; whether there are any.
-
-    A sum for each place is as wide as the accumulator, and eight times as long to load as an element; an element more around an
-    image takes products. Which is less depends on how many of them a result has.
-
-    Args:
-        sch: of the program.
-    """
-    found = [b.name for b in device_blocks(sch.func) if _filled(sch.func, b)]
-    for name in found:
-        sch.host_stage(sch.get_sblock(name))
-    return bool(found)
-
-
-def _filled(func: PrimFunc, block: Block) -> bool:
-    """Whether a block pads elements of a parameter so, and does no more with them."""
-    store, params = store_of(block), set(given(func))
-    choice = choice_of(store.value)
-    if block.init is not None or choice is None or store.buffer in func.buffers or not _of(store.value, params):
-        return False
-    arms = choice[1:]
-    moves = all(isinstance(a, BufferLoad) or int_value(a) is not None for a in arms) and not has_loads(choice[0])
-    readers = readers_of(func, store.buffer)
-    return moves and any(map(int_value, arms)) and bool(readers) and all(product_of(b) or offset_of(b) for b in readers)
 
 
 def apply(sch: Schedule, target: Target) -> None:

@@ -29,6 +29,7 @@ from space.normalise import (
     doubled,
     epilogue,
     factors,
+    filling,
     flat,
     fused,
     gathering,
@@ -332,7 +333,7 @@ def _in_values(sch: Schedule, target: Target, wanted: Wanted, otherwise: int) ->
     moves.apply(sch, target)
     reversal.results(sch, target)
     results.apply(sch, target)
-    if wanted.filled and not offsets.filled(sch):
+    if wanted.filled and not filling.apply(sch, target):
         return None
     offsets.apply(sch, target)
     if otherwise:

@@ -194,7 +194,7 @@ def main(x: T.Buffer((16, 8), "int8"), w: T.Buffer((16, 16, 3), "int8"), out: T.
 
 
 def quantized(channels: int, fill: int, made: bool, kept: bool) -> PrimFunc:
-    """A convolution of what is padded, whose zero point is the padding's; ``made`` by the program, ``kept`` as a result besides."""
+    """A convolution of what is padded with its zero point; ``made`` by the program, ``kept`` as a result besides."""
     x = te.placeholder((1, channels, 6, 5), "int8", name="x")
     w = te.placeholder((24, channels, 3, 3), "int8", name="w")
     y = te.compute(x.shape, lambda *i: te.max(x(*i), -100), name="y") if made else x
@@ -216,7 +216,23 @@ def test_the_host_pads_a_parameter_with_what_is_no_zero(
     channels: int, fill: int, made: bool, kept: bool, filled: bool
 ) -> None:
     """No load pads otherwise than with 0. Boundaries: what is 0, what the program makes, what others read as well."""
-    func = quantized(channels, fill, made, kept)
+    copied_by_the_host(quantized(channels, fill, made, kept), filled)
+
+
+@pytest.mark.parametrize(("each", "filled"), [(2, True), (1, False)])
+def test_the_host_repeats_elements_of_a_parameter(each: int, filled: bool) -> None:
+    """An image that is made larger for a convolution: each element would be a load. Boundary: one that is as large as it was."""
+    x, w = te.placeholder((16, 6, 6), "int8", name="x"), te.placeholder((16, 16, 3, 3), "int8", name="w")
+    up = te.compute((16, 6 * each, 6 * each), lambda c, i, j: x[c, i // each, j // each], name="up")
+    c, dy, dx = te.reduce_axis((0, 16), name="c"), te.reduce_axis((0, 3), name="dy"), te.reduce_axis((0, 3), name="dx")
+    s = te.compute((16, 6 * each - 2, 6 * each - 2), lambda o, i, j: te.sum(
+        up[c, i + dy, j + dx].astype("int32") * w[o, c, dy, dx].astype("int32"), axis=[c, dy, dx]), name="s")
+    out = te.compute(s.shape, lambda *i: te.max(te.min(s(*i) >> 9, 127), -128).astype("int8"), name="out")
+    copied_by_the_host(te.create_prim_func([x, w, out]), filled)
+
+
+def copied_by_the_host(func: PrimFunc, filled: bool) -> None:
+    """There is such a form, or none; schedules of it give the interpreter's bytes, and none is below the machine's bound."""
     target = get_target("vta-de10")
     forms = dict(normal_forms(func, target))
     assert ((FILLED,) in forms) == filled
