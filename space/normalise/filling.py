@@ -1,9 +1,9 @@
 """Copies of parameters that no load makes as they are wanted: padded with what is no zero, or with elements several times.
 
-A load pads with zeros. What a zero point contributes there is then a sum for each place, as wide as the accumulator, and eight times
-as long to load as an element; an element more around an image takes products instead: which is less depends on how many of them a
-result has. And elements that stand side by side several times, as in an image that is made larger, take a load each. So this is a
-form besides the plain one: the host makes the copies.
+A load pads with zeros. What a zero point contributes there is then a sum for each place, as wide as the accumulator, and eight
+times as long to load as an element; an element more around an image takes products instead: which is less depends on how many
+of them a result has. And elements that stand side by side several times, as in an image that is made larger, take a load each. So
+this is a form besides the plain one: the host makes the copies.
 """
 
 from __future__ import annotations

@@ -33,11 +33,12 @@ UNKNOWN = {
 # Of these the trace is replayed: together they have every primitive of all forms, and every kind of argument that each is given.
 REPLAYED = {
     "average_padded_wide", "border_set", "concat_channels", "concat_depthwise_pointwise", "concat_of_products",
-    "conv_one_kernel", "conv_then_pool", "conv_transposed_gather", "conv_two_results", "dense_zero_point_both",
-    "difference_of_scaled", "flat_conv", "frame_difference", "hard_sigmoid", "identity_added", "loops_stages",
+    "conv_one_kernel", "conv_then_pool", "conv_transposed_gather", "conv_two_results", "dense_three_outputs",
+    "dense_zero_point_both", "difference_of_scaled", "energy_of_rows", "flat_conv", "frame_difference", "hard_sigmoid",
+    "identity_added", "integral_image", "layer_norm", "loops_stages",
     "max_pool_padded", "pad_three_conv", "relu_in_place", "remainder", "residual_first", "result_read_again",
-    "row_max_taken_away", "rows_and_columns", "scale_by_channel", "scores_batched", "step_at_five", "sums_of_rows",
-    "total_sum", "unsharp_mask", "zero_points_of_made",
+    "row_max_taken_away", "rows_and_columns", "scale_by_channel", "scores_batched", "squeeze_and_excite", "step_at_five",
+    "sums_of_rows", "total_sum", "unsharp_mask", "zero_points_of_made",
 }
 # Of these what is moved is made where it goes, in a form that stands behind the others; of some it is the only one.
 MADE_ELSEWHERE = ["attention_slices", "attention_views", "logits", "scores_batched", "transpose_then_dense"]
@@ -53,7 +54,7 @@ SETTLED = {"attention_joint_blocks", "attention_joint_blocks_by_axes", "mixer_bl
 # Of these a form is recorded that is tried behind all of these.
 BEHIND = {
     "dense_block": Wanted(handed=True, loaded=True, chosen=True), "finer_and_added": Wanted(loaded=True, finer=True),
-    "group_norm": Wanted(digits=True, shared=True, grouped=True), "rotary_by_halves": Wanted(chosen=True),
+    "rotary_by_halves": Wanted(chosen=True),
 }
 FORMS = Path(__file__).resolve().parents[1] / "data" / "programs" / "forms.json"
 NAMES = sorted(p.stem for p in FORMS.parent.glob("*.py"))
