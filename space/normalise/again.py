@@ -1,15 +1,17 @@
-"""What is done to a sum first, and alike wherever stages read it (a bias that is added), is done once."""
+"""What is done first to a sum, and alike wherever stages read it (a bias), is done once; so is what the host lays out alike."""
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 from autosched.errors import ScheduleError
-from autosched.ir.expr import BufferLoad, Expr, Var
+from autosched.ir.expr import BufferLoad, Expr, Var, int_value
 from autosched.ir.functor import substitute, walk_expr
 from autosched.ir.stmt import Block
 from autosched.schedule import Schedule
 from autosched.schedule.primitives.reductions.stages import part_at
 from autosched.target import Target
-from space.normalise.blocks import device_block, device_blocks, given, product_of, readers_of, store_of
+from space.normalise.blocks import device_block, device_blocks, given, pack_blocks, product_of, readers_of, store_of
 from space.normalise.copies import paths_to
 from space.sites import alu_ops
 
@@ -29,6 +31,27 @@ def apply(sch: Schedule, target: Target) -> None:
                 sch.reuse_block(other, made[0])
         except ScheduleError:
             continue  # each does it for itself
+
+
+def given_once(sch: Schedule) -> None:
+    """Lets the host lay out once what it would lay out alike for several readers: one load may bring it for all of them.
+
+    Args:
+        sch: of a program in whole elements.
+    """
+    made: dict[object, str] = {}
+    for name in [b.name for b in pack_blocks(sch)]:
+        block = next((b for b in pack_blocks(sch) if b.name == name), None)
+        if block is None or block.init is not None:
+            continue
+        store = store_of(block)
+        if not all(isinstance(i, Var) or int_value(i) == 0 for i in store.indices) or len(store.indices) > len(_AT):
+            continue
+        key = tuple(map(int_value, store.buffer.shape)), store.buffer.dtype, _written(block, [])
+        first = made.setdefault(key, name)
+        if first != name:
+            with suppress(ScheduleError):  # another domain, or a parameter's own
+                sch.reuse_block(sch.get_sblock(name), sch.get_sblock(first))
 
 
 def _alike(sch: Schedule, total: Block) -> list[tuple[str, list[int]]]:

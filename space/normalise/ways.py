@@ -391,6 +391,7 @@ def _ended(sch: Schedule, target: Target, wanted: Wanted, otherwise: bool) -> Sc
         values.apply(sch, target)
         clips.apply(sch, target)
         reclips.apply(sch, target)
+        again.given_once(sch)
         apart.apply(sch, target)
     return sch
 

@@ -374,3 +374,19 @@ def test_a_sum_and_its_negative_count_once() -> None:
     assert "scale_terms" in [step.op for step in normalise(both, get_target("vta-de10"))[1]]
     products = [Space(func, "vta-de10").machine.terms["products"] for func in (one, both)]
     assert products == [(rows + window - 1) * wide // 16] * 2, "each element once"
+
+
+@pytest.mark.parametrize("alike", [True, False])
+def test_the_host_lays_out_once_what_several_products_read_alike(alike: bool) -> None:
+    """Two halves of a sum times one factor by place: one diagonal. Boundary: of two factors there are two."""
+    x, m, n = (te.placeholder(shape, "int8", name=name) for shape, name in (((9, 32), "x"), ((6, 32), "m"), ((6, 32), "n")))
+    k = te.reduce_axis((0, 4), name="k")
+    s = te.compute((6, 32), lambda i, j: te.sum(x[i + k, j].astype("int32"), axis=[k]), name="s")
+    a = te.compute(s.shape, lambda *i: (s(*i) >> 2).astype("int8"), name="a")
+    b = te.compute(s.shape, lambda *i: te.max(s(*i) >> 3, -3).astype("int8"), name="b")
+    y = te.compute(s.shape, lambda *i: ((a(*i).astype("int32") * m(*i).astype("int32") + b(*i).astype("int32") * (
+        m if alike else n)(*i).astype("int32")) >> 8).astype("int8"), name="y")
+    func = te.create_prim_func([x, m, n, y])
+    device = split_host(normalise(func, get_target("vta-de10"))[0]).device
+    assert sum("diagonal" in b.name for b in device.buffers) == 2 - alike
+    computes(func, "vta-de10", 2)
