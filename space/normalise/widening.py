@@ -21,7 +21,7 @@ from space.normalise.copies import part_of
 
 FACTORS = range(-128, 128)  # what an element of the identity holds; the ALU multiplies by others, and shifts, behind it
 SHIFTS = range(7)
-MOST = 128  # steps; every one widens an operand or splits a stage off for it
+MOST = 256  # steps; every one widens an operand or splits a stage off for it: five a difference of a window
 
 
 def apply(sch: Schedule, target: Target, loaded: bool = False) -> None:

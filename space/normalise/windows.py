@@ -35,6 +35,7 @@ from space.normalise.copies import path_of
 from space.normalise.widening import computed
 
 MOST = 16  # operands of a chain; longer windows stay loops
+MOST_ALONE = 48  # of all chains of a window whose neighbours are compared in place: what nobody shares takes a stage each
 
 
 def applies(func: PrimFunc) -> bool:
@@ -206,7 +207,10 @@ def _plan(block: Block) -> _Plan | None:
     rows = shared_steps(block, load, *over[0]) if len(over) > 1 else []
     columns = max(shared_steps(block, load, *over[-1]), key=len, default=[])
     found = _Plan(over[0][1] if len(over) > 1 else 1, over[-1][1], rows, columns)
-    if not (rows or columns) or len(found.own) * found.across > MOST or found.across - len(columns) > MOST:
+    across = found.across - len(columns)
+    if not (rows or columns) or len(found.own) * found.across > MOST or across > MOST:
+        return None
+    if len(rows) * across + len(found.own) * found.across > MOST_ALONE:
         return None
     return found
 

@@ -94,7 +94,7 @@ def cost(k: int, stride: int) -> int:
 PAIRS = [(2, 1), (3, 1), (3, 2), (4, 1), (4, 2), (5, 2)]
 # The last as in spatial pyramids.
 LARGE = [pytest.param(*pair, marks=pytest.mark.slow) for pair in (
-    (5, 1), (9, 1), (4, 3), (6, 3), (9, 2), (13, 1), (16, 1), (16, 3))]
+    (5, 1), (9, 1), (4, 3), (6, 3), (9, 2), (13, 1), (16, 1), (16, 3), (16, 4))]
 
 
 @pytest.mark.parametrize(("k", "stride"), [*PAIRS, *LARGE])
@@ -218,6 +218,16 @@ def test_other_windows_have_no_such_form(func: PrimFunc, why: str) -> None:
     assert not normalised(func, DE10, Wanted(differences=True, kept=True)).trace.insts, why
     # A window may be longer where halves of what it shares overlap.
     assert (form_of(Space(func, DE10), True) is None) == (why != "more operands than a chain has")
+
+
+@pytest.mark.parametrize(("k", "stride"), [(12, 5), (16, 5)])
+def test_of_too_many_elements_that_no_neighbour_has_no_chains_are_made(k: int, stride: int) -> None:
+    """Five rows of nine are 45 differences, of twelve 60."""
+    func = pool(f"h={k + stride},w={k + stride},c=16,k={k},stride={stride}").func
+    assert (len(range(0, k, stride)), k - len(range(0, k, stride))) == ((3, 9) if k == 12 else (4, 12))
+    space = Space(func, DE10)
+    assert (form_of(space, True) is None) == (k == 16)
+    assert len(space.sample(np.random.default_rng(0), 2)) == 2
 
 
 @pytest.mark.parametrize(("k", "stride", "kept", "stored"), [
