@@ -1,6 +1,7 @@
 """Zero points: what a constant in an operand contributes to a sum of products is summed over the weights, by the host.
 
-Where an operand is padded with a constant other than 0, or has one added inside of its padding, there is a sum for each place.
+So is what a parameter contributes that no step of the sum moves, a zero point for each channel or each row. Where an operand is
+padded with a constant other than 0, or has one added inside of its padding, there is a sum for each place.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from autosched.ir.value_bounds import dtype_bounds
 from autosched.schedule import Schedule
 from autosched.schedule.primitives.reductions.offsets import offset_of
 from autosched.schedule.primitives.reductions.paddings import padded_of, padding_of
+from autosched.schedule.primitives.reductions.terms import terms_of
 from autosched.target import Target
 from space.normalise.blocks import device_block, device_blocks, given, product_of, readers_of, store_of
 
@@ -41,8 +43,11 @@ def apply(sch: Schedule, target: Target) -> None:
 
 
 def _takes_out(block: Block, params: Collection[Buffer]) -> bool:
+    """Whether the host can sum up what is added to a factor of a block; of int8 elements alone that is a product more."""
     found = offset_of(block)
-    return found is not None and _of(found[2], params)
+    if found is None or not all(_of(value, params) for value in found[1:]):
+        return False
+    return int_value(found[1]) is not None or terms_of(block) is None
 
 
 def _of(value: Expr, params: Collection[Buffer]) -> bool:

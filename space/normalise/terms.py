@@ -1,13 +1,17 @@
-"""Sums of several products: complex numbers, squared differences, zero points on both factors of what the program makes."""
+"""Sums of several products: complex numbers, squared differences, zero points on both factors of what the program makes.
+
+A factor that no step of its sum moves, as a zero point for each channel, is laid out for every step by the host.
+"""
 
 from __future__ import annotations
 
+from autosched.ir.functor import free_vars
 from autosched.ir.stmt import PrimFunc
 from autosched.schedule import Schedule
 from autosched.schedule.primitives.reductions.terms import terms_of
 from autosched.target import Target
 from space.normalise import offsets
-from space.normalise.blocks import device_block, device_blocks, given, named
+from space.normalise.blocks import device_block, device_blocks, given, named, product_of, store_of
 
 
 def applies(func: PrimFunc) -> bool:
@@ -29,3 +33,20 @@ def apply(sch: Schedule, target: Target) -> None:
             position = next((n for n, r in enumerate(reads) if r.buffer in constants), None)
             if position is not None:
                 sch.host_stage(sch.cache_read(made, position, "global", [made]))
+            _spread(sch, named(sch, made))
+
+
+def _spread(sch: Schedule, name: str) -> None:
+    """Gives each factor of a block that is given, and that no step of its sum moves, an index of every step."""
+    block = device_block(sch, name)
+    product, params = product_of(block), given(sch.func)
+    steps = [n for n, iv in enumerate(block.iter_vars) if iv.kind == "reduce"]
+    moving = {block.iter_vars[n].var for n in steps}
+    for factor in product.factors if product is not None else ():
+        operand = factor.buffer.name
+        if factor.buffer not in params or any(moving & set(free_vars(index)) for index in factor.indices):
+            continue
+        for step in steps:
+            made = sch.spread_operand(sch.get_sblock(name), operand, step)
+            operand = store_of(device_block(sch, named(sch, made))).buffer.name
+            sch.host_stage(made)

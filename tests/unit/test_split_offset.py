@@ -44,6 +44,8 @@ def equal(func: PrimFunc, other: PrimFunc) -> bool:
 @pytest.mark.parametrize("value", [
     f"C[vi, vj] + ({A} - 3) * {W}", f"C[vi, vj] + {W} * (128 + {A})", f"{A} * ({W} + 7) + C[vi, vj]",
     f"C[vi, vj] + ({A} - 2147483647) * ({W} * 65536)",  # both sides wrap around alike
+    f"C[vi, vj] + ({A} - b[vj]) * {W}", f"C[vi, vj] + {W} * (b[vi % 5] + {A})", f"C[vi, vj] + ({A} - b[3] * 2) * {W}",
+    f'C[vi, vj] + ({A} - vi * T.Cast("int32", W[0, vj])) * {W}', f"C[vi, vj] + ({A} - b[vj]) * ({W} + {W})",
 ])
 def test_the_sum_starts_with_it(value: str, verify_trace_roundtrip: Verify) -> None:
     for init in (PLAIN["init"], "with T.init():\n                C[vi, vj] = b[vj] + 1"):
@@ -65,7 +67,21 @@ def test_of_two_offsets_the_first_is_taken_out_first() -> None:
         sch.split_offset("C")
 
 
+def test_constants_are_taken_out_before_what_is_read() -> None:
+    func = program(f"C[vi, vj] + ({A} - b[vj]) * ({W} + 2)")
+    sch = Schedule(func)
+    assert [sch.get(sch.split_offset("C")).name for _ in range(2)] == ["C_offset", "C_offset_1"] and equal(func, sch.func)
+    script = sch.script()
+    assert f"C_offset[vi, vj] + ({A} - b[vj]) * 2" in script and f"C_offset_1[vj] + {W} * (0 - b[vj])" in script
+    with refused(ScheduleError, "form"):
+        sch.split_offset("C")
+
+
 @pytest.mark.parametrize(("value", "changes", "code"), [
+    (f"C[vi, vj] + ({A} - b[vk]) * {W}", {}, "form"),
+    (f"C[vi, vj] + (b[vj] - {A}) * {W}", {}, "form"),
+    (f"C[vi, vj] + ({A} - C[0, vj]) * {W}", {}, "form"),
+    (f'C[vi, vj] + (T.Cast("int32", A[vi, vj]) - b[vj]) * {W}', {}, "form"),
     (f"C[vi, vj] + {A} * {W}", {}, "form"),
     (f"C[vi, vj] + (3 - {A}) * {W}", {}, "form"),
     (f"T.max(C[vi, vj], ({A} - 3) * {W})", {}, "form"),
@@ -107,7 +123,8 @@ def test_whatever_is_split_computes_the_same(data: st.DataObject) -> None:
     index = {"A": ["A[vi, vk]", "A[vi, 8 - vk]", "A[vk, vj]"], "W": ["W[vj, vk]", "W[vj, vi]", "W[vk, vi + vj // 3]"]}
     sides = [f'T.Cast("int32", {data.draw(st.sampled_from(index[name]))})' for name in ("A", "W")]
     offset = data.draw(st.integers(-300, 300))
-    sides[data.draw(st.integers(0, 1))] += f" + {offset}"
+    added = [f" + {offset}", " - b[vj]", " + b[vi % 5] * vj", " - b[vk]"]
+    sides[data.draw(st.integers(0, 1))] += data.draw(st.sampled_from(added))
     value = f"({sides[0]}) * ({sides[1]})"
     order = data.draw(st.permutations("ijk"))
     extent = {"i": 6, "j": 5, "k": 4}

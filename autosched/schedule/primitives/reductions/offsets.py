@@ -26,14 +26,17 @@ class Offsets(ScheduleBase):
     def split_offset(self, block: BlockRV | str) -> BlockRV:
         """Sums up apart what a constant added to an operand contributes to a sum of products: it depends on the other one only.
 
-        The sum starts with it, and multiplies the operands themselves.
+        The sum starts with it, and multiplies the operands themselves. What is read of tensors is as good as a constant where no
+        step of the sum moves it: zero points for each channel, or each row.
 
         Args:
             block: handle or name of a block alone in its loops that adds up products of int32 or wider values, of which a
-                factor is something plus or minus a constant; of two such factors it is the first.
+                factor is something plus or minus a constant, or if there is none, what no reduction iterator moves; of two such
+                factors it is the first.
 
         Returns:
-            the block of the new sum, over all reduction iterators, with an element for each place of the other factor.
+            the block of the new sum, over all reduction iterators, with an element for each place of the other factor and of
+            what is added.
 
         Raises:
             ScheduleError: another body, or no factor with a constant; another factor that no spatial iterator moves.
@@ -73,8 +76,8 @@ class Offsets(ScheduleBase):
         return self.block_rv(made)
 
 
-def offset_of(block: Block) -> tuple[Expr, int, Expr] | None:
-    """(operand, constant that is added to it, other factor) of a sum of products of which a factor has an offset; else None.
+def offset_of(block: Block) -> tuple[Expr, Expr, Expr] | None:
+    """(operand, what is added to it, other factor) of a sum of products of which a factor has an offset; else None.
 
     Args:
         block: any.
@@ -86,27 +89,45 @@ def offset_of(block: Block) -> tuple[Expr, int, Expr] | None:
     term = update[1]
     if not (isinstance(term, BinOp) and term.op == "*"):
         return None
-    found = [(s, other) for one, other in ((term.a, term.b), (term.b, term.a)) if (s := _shifted(one)) is not None]
+    pairs = ((term.a, term.b), (term.b, term.a))
+    found = [(s, other) for one, other in pairs if (s := _shifted(one)) is not None]
+    if not found and isinstance(store, BufferStore):
+        steps = {iv.var for iv in block.iter_vars if iv.kind == "reduce"}
+        found = [(s, other) for one, other in pairs if (s := _kept(one, steps, store.buffer)) is not None]
     if not found or int_value(found[0][1]) is not None:
         return None
     (operand, offset), other = found[0]
     return operand, offset, other
 
 
-def _shifted(value: Expr) -> tuple[Expr, int] | None:
+def _shifted(value: Expr) -> tuple[Expr, Expr] | None:
+    """An operand and the constant that is added to it."""
     if not (isinstance(value, BinOp) and value.op in ("+", "-")):
         return None
     right, left = int_value(value.b), int_value(value.a)
     if right is not None:
-        return value.a, right if value.op == "+" else -right
-    return (value.b, left) if left is not None and value.op == "+" else None
+        return value.a, IntImm(right if value.op == "+" else -right, value.dtype)
+    return (value.b, value.a) if left is not None and value.op == "+" else None
+
+
+def _kept(value: Expr, steps: set[Var], own: Buffer) -> tuple[Expr, Expr] | None:
+    """An operand that a sum's steps move and what is added to it that they do not, be it read of tensors."""
+    if not (isinstance(value, BinOp) and value.op in ("+", "-")):
+        return None
+    for operand, offset in ((value.a, value.b), (value.b, value.a)):
+        if steps & set(free_vars(operand)) and not steps & set(free_vars(offset)) and not loads_from(offset, own):
+            if value.op == "+":
+                return operand, offset
+            return (operand, binary("-", IntImm(0, offset.dtype), offset)) if operand is value.a else None
+    return None
 
 
 def _split(state: State, realize: BlockRealize) -> tuple[Stmt, Block]:
     block = realize.block
     found = offset_of(block)
     store, init = block.body, block.init
-    fits = found is not None and -(2**31) <= found[1] < 2**31
+    constant = None if found is None else int_value(found[1])
+    fits = found is not None and -(2**31) <= (constant or 0) < 2**31
     if found is None or not fits or not isinstance(store, BufferStore) or not isinstance(init, BufferStore):
         raise Refusal(f"block {block.name} adds up no products of which a factor has a constant added", [block.ident],
                       code="form")
@@ -114,7 +135,7 @@ def _split(state: State, realize: BlockRealize) -> tuple[Stmt, Block]:
     if init.indices != store.indices or loads_from(init.value, store.buffer):
         raise Refusal(f"block {block.name} starts with something else than a value of its own element", [block.ident],
                       code="form")
-    used = free_vars(other)
+    used = {*free_vars(other), *free_vars(offset)}
     places = [iv for iv in block.iter_vars if iv.kind == "spatial" and iv.var in used]
     sums = [iv for iv in block.iter_vars if iv.kind == "reduce"]
     if not places or any(int_value(iv.dom.min) != 0 or int_value(iv.dom.extent) is None for iv in (*places, *sums)):
@@ -135,7 +156,8 @@ def _split(state: State, realize: BlockRealize) -> tuple[Stmt, Block]:
     fresh: dict[Var, Expr] = {iv.var: Var(iv.var.name, iv.var.dtype) for iv in (*places, *sums)}
     at = tuple([fresh[iv.var] for iv in places])
     start = BufferStore(buffer, at, IntImm(0, dtype))
-    step = binary("+", BufferLoad(buffer, at, dtype), binary("*", substitute(other, fresh), IntImm(offset, other.dtype)))
+    by = substitute(offset, fresh) if constant is None else IntImm(constant, other.dtype)
+    step = binary("+", BufferLoad(buffer, at, dtype), binary("*", substitute(other, fresh), by))
     iters = tuple([IterVar(_var(fresh[iv.var]), iv.dom, iv.kind) for iv in (*places, *sums)])
     made = with_access(Block(name, iters, (), (), BufferStore(buffer, at, step), start))
     begins = binary("+", init.value, BufferLoad(buffer, tuple([iv.var for iv in places]), dtype))
