@@ -13,6 +13,7 @@ from autosched.ir.functor import walk_expr
 from autosched.ir.patterns import choice_of, has_loads
 from autosched.ir.stmt import Block, PrimFunc
 from autosched.schedule import Schedule
+from autosched.schedule.kit.base import BlockRV
 from autosched.target import Target
 from space.normalise import gathers, initial, parts
 from space.normalise.blocks import device_blocks, is_placed, readers_of, store_of
@@ -38,8 +39,11 @@ def apart(begun: Schedule, target: Target) -> Schedule | None:
                 sch.compute_inline(handle)
                 sided = True
             elif _joins(sch.func, block):
-                ends = [sch.get_sblock(b.name) for b in readers_of(sch.func, store_of(block).buffer) if _ends(sch.func, b)]
-                sch.compute_inline(sch.recompute_at_consumers(handle, ends)[1])
+                _apart_for_results(sch, block, handle)
+    for block in reversed(device_blocks(sch.func)):  # what a result read joined may have been joined of another such tensor
+        if _joins(sch.func, block):
+            with suppress(ScheduleError), sch.all_or_none():
+                _apart_for_results(sch, block, sch.get_sblock(block.name))
     if len(sch.trace.insts) == before:
         return None
     try:
@@ -49,6 +53,12 @@ def apart(begun: Schedule, target: Target) -> Schedule | None:
     except ScheduleError:
         return None
     return sch
+
+
+def _apart_for_results(sch: Schedule, block: Block, handle: BlockRV) -> None:
+    """Lets results read what a block joins where that comes from."""
+    ends = [sch.get_sblock(b.name) for b in readers_of(sch.func, store_of(block).buffer) if _ends(sch.func, b)]
+    sch.compute_inline(sch.recompute_at_consumers(handle, ends)[1])
 
 
 def _chooses(func: PrimFunc, block: Block) -> bool:

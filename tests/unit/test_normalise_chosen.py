@@ -72,19 +72,34 @@ def test_neighbours_are_no_halves(target: str) -> None:
 # -- what is joined for a layer and is a part of the result -------------------------------------------------------------
 
 
-def grown() -> PrimFunc:
-    """A layer of what another one makes beside its own data, and all of these side by side."""
-    x, v, w = (te.placeholder(s, "int8", name=n) for s, n in (((3, 16), "x"), ((16, 16), "v"), ((32, 16), "w")))
-    a = narrowed(product(x, v, "s"), 7, "a")
-    both = te.compute((3, 32), lambda i, j: te.if_then_else(j < 16, x[i, j], a[i, j - 16]), name="both")
-    b = narrowed(product(both, w, "t"), 8, "b")
-    y = te.compute((3, 48), lambda i, j: te.if_then_else(j < 32, both[i, j], b[i, j - 32]), name="y")
-    return te.create_prim_func([x, v, w, y])
+def joined(x: te.Tensor, y: te.Tensor, at: int, shift: int, name: str) -> te.Tensor:
+    """One behind the other, the second one shifted."""
+    def value(i: Expr, j: Expr) -> Expr:
+        return te.if_then_else(j < at, x[i, j], y[i, j - at] >> shift if shift else y[i, j - at])
+
+    return te.compute((3, at + 16), value, name=name)
+
+
+def grown(layers: int, shift: int = 0) -> PrimFunc:
+    """Layers that read the data beside what those before them made, and all of these side by side."""
+    x = te.placeholder((3, 16), "int8", name="x")
+    weights = [te.placeholder((16 * n, 16), "int8", name=f"w{n}") for n in range(1, layers + 1)]
+    every = x
+    for n, w in enumerate(weights, 1):
+        every = joined(every, narrowed(product(every, w, f"s{n}"), 7, f"y{n}"), 16 * n, shift, f"every{n}")
+    return te.create_prim_func([x, *weights, every])
 
 
 @pytest.mark.parametrize("target", TARGETS)
-def test_what_is_joined_for_a_layer_is_a_part_of_the_result(target: str) -> None:
-    computes(grown(), target, base=JOINED)
+@pytest.mark.parametrize("layers", [2, 3])
+def test_what_is_joined_for_a_layer_is_a_part_of_the_result(layers: int, target: str) -> None:
+    computes(grown(layers), target, base=JOINED)
+
+
+def test_what_is_joined_and_changed_is_no_part() -> None:
+    with refused(SpaceError, "index") as caught:
+        Space(grown(3, 1), "vta-de10")
+    assert "compute y1 where it is read" in str(caught.value)
 
 
 # -- what the ALU takes in and a product multiplies ---------------------------------------------------------------------
