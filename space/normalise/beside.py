@@ -54,7 +54,8 @@ def _moved(sch: Schedule, block: Block) -> set[Buffer]:
         return size.get(index, 0) if isinstance(index, Var) else int(int_value(index) == 0)
 
     def whole(load: BufferLoad) -> bool:
-        return [steps(i) for i in load.indices] == [int_value(n) for n in load.buffer.shape]
+        every = all(v in load.indices for v, n in size.items() if n > 1)  # else one row stands at one of several places
+        return every and [steps(i) for i in load.indices] == [int_value(n) for n in load.buffer.shape]
 
     chosen = [side for e in walk_expr(store.value) if (c := choice_of(e)) is not None and not has_loads(c[0]) for side in c[1:]]
     return {x.buffer for side in chosen for x in walk_expr(side) if isinstance(x, BufferLoad) and not whole(x)

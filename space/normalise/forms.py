@@ -57,6 +57,7 @@ class Wanted(NamedTuple):
         finer: whether what is loaded so may also be what a stage reads at digits, as a coarser image, of what the program makes.
         filled: whether the host makes copies that products read, where they are padded with what is no zero, or repeat elements.
         chosen: whether stages that compute in several ways, by place, are written into results, which have parts then.
+        returned: whether results that blocks read, too, are moved by the host from tensors in between.
     """
 
     differences: bool = False
@@ -86,12 +87,13 @@ class Wanted(NamedTuple):
     finer: bool = False
     chosen: bool = False
     filled: bool = False
+    returned: bool = False
 
     @property
     def plain(self) -> Wanted:
         """What the form has that has nothing it need not have."""
         return self.only("whole", "handed", "loaded", "cropped", "digits", "ranged", "settled", "shared", "beside",
-                         "grouped", "finer", "chosen")
+                         "grouped", "finer", "chosen", "returned")
 
     def only(self, *names: str) -> Wanted:
         """What is wanted of it, as far as some fields say: whoever is given that does not depend on others.

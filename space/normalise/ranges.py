@@ -18,6 +18,7 @@ from autosched.schedule import Schedule
 from space.normalise import joined
 from space.normalise.axes import Place
 from space.normalise.blocks import device_blocks, loads_of, readers_of, store_of
+from space.normalise.handed import copies_result
 
 
 def apply(sch: Schedule) -> bool:
@@ -63,11 +64,11 @@ def _read(func: PrimFunc) -> Iterator[tuple[Buffer, list[tuple[Block, BufferLoad
 def _in_ranges(func: PrimFunc, kept: set[str]) -> tuple[Buffer, int, list[int]] | None:
     """A tensor of which readers read ranges that lie end to end along a dimension and fill it: it, that, where they meet.
 
-    What nobody reads in between would be made for nothing.
+    What nobody reads in between would be made for nothing. What is copied into a result is copied range by range then.
     """
     for buffer, read in _read(func):
         for d, extent in enumerate(buffer.shape if buffer.name not in kept else ()):
-            spans = sorted({joined.span(b, x.indices[d]) for b, x in read})
+            spans = sorted({joined.span(b, x.indices[d]) for b, x in read if not copies_result(func, b)})
             ends = [0, *[end for _, end in spans]]
             filled = ends[-1] == int_value(extent) and all(begin == end for (begin, _), end in zip(spans, ends))
             if 1 < len(spans) <= joined.MOST and filled:

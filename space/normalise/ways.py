@@ -103,6 +103,11 @@ def attempt(func: PrimFunc, target: Target, wanted: Wanted, last: bool = True) -
         if sides is None:
             return None, ""
         begun = sides
+    if wanted.returned:
+        between = None if is_packed(begun.func, target) else handed.between(begun)
+        if between is None:
+            return None, ""
+        begun = between
     if wanted.handed:
         ended = handed.apart(begun)
         if ended is None:
@@ -134,6 +139,11 @@ def attempt(func: PrimFunc, target: Target, wanted: Wanted, last: bool = True) -
         if made is None:
             return None, ""
         begun = made
+    if wanted.returned:
+        ended = handed.apart(begun)
+        if ended is None:
+            return None, ""
+        begun = ended
     cut = None if wanted.whole else _trimmed(begun, func, target)
     if cut is not None:
         found, why = _from(cut, func, target, wanted, last)

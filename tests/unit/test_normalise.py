@@ -53,6 +53,8 @@ RANGED = {"attention_joint", "attention_joint_by_heads", "attention_joint_blocks
 SETTLED = {"attention_joint_blocks", "attention_joint_blocks_by_axes", "mixer_blocks"}
 # Of these a form is recorded that is tried behind all of these.
 BEHIND = {
+    "attention_cache_row": Wanted(beside=True, returned=True),
+    "attention_joint_result": Wanted(digits=True, ranged=True, returned=True),
     "dense_block": Wanted(handed=True, loaded=True, chosen=True),
     "dense_block_of_matrices": Wanted(handed=True, loaded=True, chosen=True),
     "finer_and_added": Wanted(loaded=True, finer=True), "rotary_by_halves": Wanted(chosen=True),

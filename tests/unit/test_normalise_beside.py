@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
+from refusals import refused
 from spaces import computes, formed
 from turns import in_turn
 
@@ -115,6 +116,21 @@ def appended(cached: int, new: int) -> PrimFunc:
     return p.func(p.attended(q, rows(p.tensor(cached, WIDE), k, "keys"), rows(p.tensor(cached, WIDE), v, "values")))
 
 
+def behind(cache: te.Tensor, one: te.Tensor, more: int) -> te.Tensor:
+    """Some rows, and behind them one row, ``more`` times."""
+    n = int(cache.shape[0].value)
+    return te.compute((n + more, WIDE), lambda i, c: te.if_then_else(i < n, cache[i, c], one[0, c]), name=f"all_{one.name}")
+
+
+def row(cached: int, results: bool = False, more: int = 1) -> PrimFunc:
+    """As ``appended``, of one row that is read by its number; it may be a result, and stand there several times."""
+    p = Program()
+    x = p.tensor(1, WIDE)
+    q, k, v = (p.layer(x, n) for n in "qkv")
+    keys, values = (behind(p.tensor(cached, WIDE), e, more) for e in (k, v))
+    return p.func(p.attended(q, keys, values), *([k, v] if results else []))
+
+
 def also() -> PrimFunc:
     """Another layer reads what stands behind the class token, without it."""
     p = Program()
@@ -135,6 +151,17 @@ PROGRAMS: dict[str, Callable[[], PrimFunc]] = {
 @pytest.mark.parametrize("name", ["scores of two tokens", "scores behind", "scores of both", "one row appended"])
 def test_what_stands_behind_a_border_is_made_there(name: str) -> None:
     formed(PROGRAMS[name](), DE10, BESIDE)
+
+
+@pytest.mark.parametrize(("results", "target"), in_turn((False, True)))
+def test_one_row_may_be_read_by_its_number(results: bool, target: str) -> None:
+    computes(row(15, results), target, 1, Wanted(beside=True, returned=results))
+
+
+def test_one_row_that_stands_behind_others_twice_is_made_nowhere() -> None:
+    with refused(SpaceError, "layout") as caught:
+        Space(row(15, more=2), DE10)
+    assert "multiplies q by all_k, and the program makes both" in str(caught.value)
 
 
 @pytest.mark.parametrize(("name", "target"), in_turn(("dense", "scores, biased")))

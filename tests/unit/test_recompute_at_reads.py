@@ -103,6 +103,11 @@ def test_what_has_no_copies(value: str, changes: dict[str, str], reason: str, co
     ("T.if_then_else(vi >= 1 and vj < 2, B[vi - 1, vj + 7], W[vi, vj])", True),
     ("T.if_then_else(vi < 2, W[vi, vj], T.if_then_else(vi < 3, 7, B[vi - 3, vj]))", True),
     ("T.if_then_else(vi == 0, 5, B[vi - 1, vj])", True), ("T.if_then_else(vj == 2, 5, B[vi, vj + 7])", True),
+    # One row at one place, at two of them, and beside what may be anywhere.
+    ("T.if_then_else(vi < 3, W[vi, vj], B[0, vj])", True), ("T.if_then_else(vi < 1, B[5, vj], 7)", True),
+    ("T.if_then_else(vi < 2, W[vi, vj], B[0, vj])", False), ("T.if_then_else(vi >= 3, B[0, 4], 7)", True),
+    ("T.if_then_else(vi < 3, T.if_then_else(vi < 1, B[0, vj], 7), B[0, vj])", False),
+    ("T.if_then_else(vi < 3, W[vi, vj], B[0, vj]) + B[0, vj]", False),
 ])
 def test_a_place_may_be_read_under_a_condition(value: str, guarded: bool, verify_trace_roundtrip: Verify) -> None:
     func = program(value)

@@ -42,7 +42,7 @@ class Places(ScheduleBase):
             block: handle or name of a complete or reduction block that stores one intermediate buffer at its plain iterators, in
                 loops of its own that run each combination once.
             guarded: whether a place may be read where a condition on the consumer's iterators holds alone, as what stands behind
-                a border is; elsewhere its copy holds 0.
+                a border is; elsewhere its copy holds 0. So does that of one row that is read for one value of an iterator.
 
         Returns:
             One block per place, in the order in which the consumer's value names them; they stand where the block stood.
@@ -125,13 +125,13 @@ def _by_place(state: State, realize: BlockRealize, guarded: bool) -> tuple[Stmt,
     copies: list[Block] = []
     here = tuple([iv.var for iv in consumer.iter_vars])
     shape = tuple([iv.dom.extent for iv in consumer.iter_vars])
-    for n, (indices, condition) in enumerate(places.items()):
+    for n, (read, (indices, condition)) in enumerate(places.items()):
         made = Buffer(fresh_name(f"{store.buffer.name}_{n}", used), shape, store.buffer.dtype)
         name = fresh_name(f"{block.name}_{n}", taken)
         copies.append(_copy(block, consumer, made, {v: indices[d] for d, v in at.items()}, name, condition))
         taken.add(name)
         used.add(made.name)
-        table[indices] = BufferLoad(made, here, made.dtype)
+        table[read] = BufferLoad(made, here, made.dtype)
     assert isinstance(consumer.body, BufferStore)
     value = _Loads(store.buffer, lambda load: table[load.indices]).visit_expr(consumer.body.value)
     new = with_access(replace(consumer, body=BufferStore(consumer.body.buffer, consumer.body.indices, value)))
@@ -187,8 +187,8 @@ def _or_zero(condition: Expr, value: Expr) -> Expr:
 
 def _places(
     block: Block, consumer: Block, store: BufferStore, written: dict[int, Interval], guarded: bool
-) -> dict[tuple[Expr, ...], Expr | None]:
-    """Where a block reads what another one has stored, and under which condition if it does so only there.
+) -> dict[tuple[Expr, ...], tuple[tuple[Expr, ...], Expr | None]]:
+    """Where a block reads what another one has stored: what its copy makes, and under which condition if it does so only there.
 
     Args:
         block: the other one.
@@ -205,15 +205,21 @@ def _places(
         raise Refusal(f"block {consumer.name}, which reads it, is not one store of spatial iterators from 0", marks, out,
                       code="reduction")
     own = {iv.var: iv.dom for iv in consumer.iter_vars}
-    found: dict[tuple[Expr, ...], Expr | None] = {}
+    found: dict[tuple[Expr, ...], tuple[tuple[Expr, ...], Expr | None]] = {}
+    moving: dict[tuple[Expr, ...], set[tuple[Expr, ...]]] = {}
+    read = []
     for load, condition in _reads(body.value, store.buffer, None):
         analyzer = Analyzer(own)
         if condition is not None:
             analyzer.assume(_ordered(condition, own))
-        where = None
+        read.append((load, condition, analyzer))
+        moving.setdefault(load.indices, set()).add(_moving(load.indices, analyzer, own) if guarded else load.indices)
+    for load, condition, analyzer in read:
+        indices = next(iter(moving[load.indices])) if len(moving[load.indices]) == 1 else load.indices
+        where = None if indices == load.indices else condition
         if has_loads(*load.indices):
             raise Refusal(f"block {consumer.name} reads {store.buffer.name} at an index that is data", marks, code="index")
-        for d, index in enumerate(load.indices):
+        for d, index in enumerate(indices):
             reached = bounds(index, own) if free_vars(index).keys() <= own.keys() else None
             only = int_value(store.indices[d]) or 0
             first, last = written.get(d, (only, only))
@@ -224,13 +230,24 @@ def _places(
             if low is None or high is None or not (first <= low and high <= last):
                 raise Refusal(f"block {consumer.name} reads {store.buffer.name} at {expr_text(index)}, which may be outside of "
                               f"what block {block.name} writes", marks, code="domain")
-        if found.setdefault(load.indices, where) != where:
+        if found.setdefault(load.indices, (indices, where)) != (indices, where):
             raise Refusal(f"block {consumer.name} reads {store.buffer.name} at one place under several conditions", marks,
                           code="domain")
     if len(found) > MOST_PLACES:
         raise Refusal(f"block {consumer.name} reads {store.buffer.name} at {len(found)} places; {MOST_PLACES} are the most that "
                       "get copies", marks, code="range")
     return found
+
+
+def _moving(indices: tuple[Expr, ...], analyzer: Analyzer, own: Mapping[Var, Range]) -> tuple[Expr, ...]:
+    """The indices of a row that is read for one value of an iterator alone, as ones that this moves: it is made there only."""
+    used = {v for index in indices for v in free_vars(index)}
+    for v, dom in own.items():
+        at = analyzer.int_bounds(v) if v not in used and int_value(dom.extent) != 1 else (None, None)
+        d = next((d for d, index in enumerate(indices) if int_value(index) is not None), None)
+        if at[0] is not None and at[0] == at[1] and d is not None:
+            return (*indices[:d], binary("-", v, const(at[0] - (int_value(indices[d]) or 0), v.dtype)), *indices[d + 1 :])
+    return indices
 
 
 def _ordered(condition: Expr, own: Mapping[Var, Range]) -> Expr:
