@@ -58,6 +58,7 @@ BEHIND = {
     "dense_block": Wanted(handed=True, loaded=True, chosen=True),
     "dense_block_of_matrices": Wanted(handed=True, loaded=True, chosen=True),
     "finer_and_added": Wanted(loaded=True, finer=True), "rotary_by_halves": Wanted(chosen=True),
+    "rotary_by_parity": Wanted(chosen=True),
 }
 FORMS = Path(__file__).resolve().parents[1] / "data" / "programs" / "forms.json"
 NAMES = sorted(p.stem for p in FORMS.parent.glob("*.py"))

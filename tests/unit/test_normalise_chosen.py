@@ -12,9 +12,11 @@ from autosched import te
 from autosched.errors import SpaceError
 from autosched.ir import PrimFunc
 from autosched.ir.expr import Expr
+from autosched.schedule import Schedule
 from autosched.target import get_target
 from space import Space
-from space.normalise import Wanted, normal_forms
+from space.normalise import Wanted, chosen, normal_forms
+from space.normalise.blocks import device_blocks
 
 TARGETS = ["vta-de10", pytest.param("vta-de10-portable", marks=pytest.mark.slow)]
 HALF = 16
@@ -52,8 +54,12 @@ def halves(x: te.Tensor, i: Expr, j: Expr) -> Expr:
     return te.if_then_else(j < HALF, te.min(0 - wide(x[i, j + HALF]), 127), wide(x[i, j - HALF]))
 
 
-def pairs(x: te.Tensor, i: Expr, j: Expr) -> Expr:
-    return te.if_then_else(te.equal(j % 2, 0), 0 - wide(x[i, j + 1]), wide(x[i, j - 1]))
+def in_turns(turns: int) -> Callable[[te.Tensor, Expr, Expr], Expr]:
+    """The negative of the next element, where the first one of so many stands, and the one before elsewhere."""
+    def other(x: te.Tensor, i: Expr, j: Expr) -> Expr:
+        return te.if_then_else(te.equal(j % turns, 0), 0 - wide(x[i, j + 1]), wide(x[i, j - 1]))
+
+    return other
 
 
 @pytest.mark.parametrize("target", TARGETS)
@@ -63,10 +69,22 @@ def test_halves_of_a_result_are_computed_each_by_itself(dtype: str, made: bool, 
 
 
 @pytest.mark.parametrize("target", TARGETS)
-def test_neighbours_are_no_halves(target: str) -> None:
+@pytest.mark.parametrize(("turns", "made"), [(2, True), pytest.param(4, False, marks=pytest.mark.slow)])
+def test_elements_of_a_result_that_take_turns_are_computed_each_by_itself(turns: int, made: bool, target: str) -> None:
+    computes(turned(in_turns(turns), made=made), target, base=CHOSEN)
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_turns_that_do_not_fill_a_row_are_no_parts(target: str) -> None:
     with refused(SpaceError, "type") as caught:
-        Space(turned(pairs, made=True), target)
+        Space(turned(in_turns(3), made=True), target)
     assert "block y multiplies rot[v_i, v_j] by s[v_i, v_j]" in str(caught.value)
+
+
+@pytest.mark.parametrize(("turns", "parts"), [(8, 8), (16, 1)])  # boundary: a block for each
+def test_of_many_turns_no_blocks_are_made(turns: int, parts: int) -> None:
+    sch = chosen.apart(Schedule(turned(in_turns(turns)), seed=0), get_target("vta-de10"))
+    assert sch is not None and len(device_blocks(sch.func)) == parts
 
 
 # -- what is joined for a layer and is a part of the result -------------------------------------------------------------

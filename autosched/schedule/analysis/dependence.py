@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from autosched.errors import together
-from autosched.ir.cover import Box, apart, covers, joined, left_out, separates, swept, within
+from autosched.ir.cover import Box, covers, joined, left_out, separates, swept, within
 from autosched.ir.expr import BufferLoad, Expr, IntImm, Var, int_value
 from autosched.ir.forms import affine, conditions, index_forms, ranging
 from autosched.ir.functor import free_vars, stmt_exprs, uses, walk, walk_expr
@@ -36,6 +36,7 @@ from autosched.ir.stmt import (
 )
 from autosched.ir.swept import bounding_box, exact_box, limits_within, matched, relaxed
 from autosched.schedule.analysis.boxes import bind_all, bindings, forms, is_unit, loop_ranges, placed, spans
+from autosched.schedule.analysis.disjoint import disjoint_results
 from autosched.schedule.analysis.ways import inner_blocks
 from autosched.schedule.kit.refusal import Refusal
 from autosched.schedule.kit.state import State, branches
@@ -70,15 +71,6 @@ def other_writers(state: State, block: Block, scope: Stmt, unpacked: bool = Fals
         if not any(w in state.touched(b)[0] for b in readers for w in mine):
             return []
     return others
-
-
-def disjoint_results(a: Block, b: Block) -> bool:
-    """Whether the domains of two blocks alone show that they never write the same element."""
-    domains = [{iv.var: iv.dom for iv in x.iter_vars} for x in (a, b)]
-    return not any(
-        not apart(bounding_box(p, domains[0]), bounding_box(q, domains[1]), Analyzer().never_negative)
-        for p in a.writes for q in b.writes if p.buffer is q.buffer
-    )
 
 
 def incomplete(state: State, block: Block, scope: Stmt, unpacked: bool = False) -> str | None:

@@ -28,7 +28,7 @@ from autosched.ir.stmt import (
 )
 from autosched.ir.swept import ranges_box
 from autosched.schedule.analysis.bindings import loop_dom
-from autosched.schedule.analysis.dependence import disjoint_results
+from autosched.schedule.analysis.disjoint import disjoint_results
 from autosched.schedule.analysis.outside import require_blocks, stmts_between
 from autosched.schedule.kit.base import ArgumentError, ExprRV, LoopRV
 from autosched.schedule.kit.primitive import primitive

@@ -12,7 +12,8 @@ from autosched.ir.host import UNPACK, kind_of
 from autosched.ir.region import int_set_bounds
 from autosched.ir.stmt import Block, BlockRealize, For, IterVar, Range, seq
 from autosched.schedule.analysis.bindings import loop_dom
-from autosched.schedule.analysis.dependence import disjoint_results, names, nodes_inside, not_complete_or_reduction, scope_of
+from autosched.schedule.analysis.dependence import names, nodes_inside, not_complete_or_reduction, scope_of
+from autosched.schedule.analysis.disjoint import disjoint_results
 from autosched.schedule.analysis.ways import for_complete
 from autosched.schedule.kit.base import BlockRV, ExprRV, LoopRV
 from autosched.schedule.kit.primitive import primitive

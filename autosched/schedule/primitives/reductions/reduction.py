@@ -26,11 +26,11 @@ from autosched.ir.stmt import (
 from autosched.schedule.analysis.boxes import bind_all, loop_ranges
 from autosched.schedule.analysis.dependence import (
     affine_binding,
-    disjoint_results,
     not_reduction,
     one_to_one,
     scope_of,
 )
+from autosched.schedule.analysis.disjoint import disjoint_results
 from autosched.schedule.analysis.init_predicate import init_predicate
 from autosched.schedule.analysis.outside import require_blocks
 from autosched.schedule.analysis.ways import for_reduction, loops_around, named, works
