@@ -40,6 +40,7 @@ from space.normalise import (
     initial,
     joined,
     lacking,
+    lone,
     loops,
     merging,
     moves,
@@ -257,7 +258,7 @@ def _in_some_way(begun: Schedule, func: PrimFunc, target: Target, wanted: Wanted
 def _elsewhere(sch: Schedule) -> bool:
     """Whether a form has no schedule because a stage reads sums elsewhere than it stores, or what lies as others want it."""
     device = split_host(sch.func).device
-    return joined.elsewhere(device) or widening.lacks(device)
+    return joined.elsewhere(device) or widening.lacks(device) or lone.joins(device)
 
 
 def _needs(func: PrimFunc, target: Target, unpacked: bool) -> bool:
@@ -363,6 +364,8 @@ def _in_values(sch: Schedule, target: Target, wanted: Wanted, otherwise: int) ->
     diagonal.apart(sch, target, bool(wanted.weights))
     again.apply(sch, target)
     epilogue.apply(sch, target, wanted.loaded)
+    if otherwise == APART:
+        lone.apply(sch, target)
     clips.apply(sch, target)
     sums.apply(sch, target)
     if not wanted.weights:
