@@ -8,12 +8,13 @@ from __future__ import annotations
 from autosched.errors import ScheduleError
 from autosched.ir.expr import BufferLoad, Expr
 from autosched.ir.functor import walk_expr
-from autosched.ir.patterns import is_widened
+from autosched.ir.patterns import choice_of, is_widened
 from autosched.ir.stmt import Block, Buffer, BufferStore, PrimFunc
 from autosched.ir.value_bounds import dtype_bounds
 from autosched.schedule import Schedule
 from autosched.schedule.primitives.reductions.bits import chosen, masked
 from autosched.schedule.primitives.reductions.doubling import NEGATIVE, constant_factor
+from autosched.schedule.primitives.reductions.values import threshold
 from autosched.target import Target
 from space.normalise.blocks import device_block, device_blocks, store_of, writer_of
 from space.normalise.copies import path_of
@@ -44,6 +45,16 @@ def in_value(value: Expr, target: Target, formed: bool = False) -> bool:
         formed: whether the GEMM makes no product of int8 elements and constants of it.
     """
     return _first(value, target, formed) is not None
+
+
+def compares(func: PrimFunc) -> bool:
+    """Whether a stage chooses by what is equal, or by an element that it compares with its place: in form that is not seen.
+
+    Args:
+        func: the program, as its user wrote it.
+    """
+    every = (e for b in device_blocks(func) if b.init is None for e in walk_expr(store_of(b).value))
+    return any(c is not None and threshold(c[0]) is None and chosen(e) is not None for e in every for c in [choice_of(e)])
 
 
 def apply(sch: Schedule, target: Target, formed: bool = False) -> None:

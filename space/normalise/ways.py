@@ -244,7 +244,7 @@ def _in_some_way(begun: Schedule, func: PrimFunc, target: Target, wanted: Wanted
     own = begun.func
     found, why = _laid_out(begun, func, target, wanted, AS_IT_IS)
     inside = any(rule.applies(own) for rule in (parts, joined, versions)) or factors.applies(own, target)
-    inside = inside or (found is None and terms.applies(own))  # others had points first
+    inside = inside or lacking.compares(own) or (found is None and terms.applies(own))  # others had points first
     if inside or _needs(own if found is None else found.func, target, found is None):
         other = _laid_out(begun, func, target, wanted, OTHERWISE)[0]
         found, why = (found, why) if other is None else (other, "")
@@ -341,6 +341,7 @@ def _in_values(sch: Schedule, target: Target, wanted: Wanted, otherwise: int) ->
         factors.apply(sch, target)
         scaled.apply(sch, target)
         lacking.apply(sch, target)
+        choices.apply(sch, target)  # what is compared with its place is less it now
     moves.apply(sch, target)
     reversal.results(sch, target)
     results.apply(sch, target)

@@ -163,7 +163,8 @@ def test_bits_that_stay(value: str) -> None:
 
 @pytest.mark.parametrize("condition", [
     "x[vi] < 0", "x[vi] >= 0", "x[vi] > 0", "0 < x[vi]", "x[vi] <= -5", "x[vi] < 7", "x[vi] < 2147483647", "x[vi] <= -2147483648",
-    "x[vi] >> 1 < 3",
+    "x[vi] >> 1 < 3", "x[vi] == 0", "x[vi] != 0", "x[vi] == -5", "7 == x[vi]", "not x[vi] == 7", "x[vi] != 2147483646",
+    "x[vi] == -2147483647", "x[vi] >> 20 == 3",
 ])
 @pytest.mark.parametrize(("yes", "no"), [
     (-1, 1), (1, -1), (0, 1), (1, 0), (3, 10), (10, 3), (-2**30, 2**30), (5, 5), (0, 2**30 + 1), (2**30, -2**30), (LOW, -1),
@@ -185,11 +186,52 @@ def test_a_step_of_int8() -> None:
 
 
 @pytest.mark.parametrize("value", [
-    "T.Select(x[vi] < y[vi], 1, 2)", "T.Select(x[vi] == 3, 1, 2)", "T.Select(x[vi] < 0, y[vi], 2)", "T.Select(vi < 3, 1, 2)",
+    "T.Select(x[vi] < y[vi], 1, 2)", "T.Select(x[vi] == y[vi], 1, 2)", "T.Select(x[vi] == 2147483647, 1, 2)",
+    "T.Select(x[vi] == -2147483648, 1, 2)", "T.Select(x[vi] < vi, 1, 2)", "T.Select(x[vi] == vi, 1, 2)",
+    "T.Select(x[vi] < 0, y[vi], 2)", "T.Select(vi < 3, 1, 2)",
     "T.Select(x[vi] < -2147483648, 1, 2)", "T.Select(x[vi] < 0, -2147483648, 1)", "T.max(x[vi], 0)",
 ])
 def test_a_choice_that_stays(value: str) -> None:
     func = program(value)
+    sch = Schedule(func)
+    with refused(ScheduleError, "form"):
+        sch.choose_by_clip("C")
+    assert sch.func == func
+
+
+NARROW = '''
+@T.prim_func
+def f(A: T.Buffer((256,), "int8"), C: T.Buffer((256, 9), "int32")):
+    for i, j in T.grid(256, 9):
+        with T.block("C"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            C[vi, vj] = T.Select({condition}, {yes}, {no})
+'''
+A = 'T.Cast("int32", A[vi])'
+
+
+def narrow(condition: str, yes: int = 1, no: int = 0) -> PrimFunc:
+    return parse(NARROW.format(condition=condition, yes=yes, no=no))
+
+
+@pytest.mark.parametrize(("yes", "no"), [(1, 0), (-3, 40)])
+@pytest.mark.parametrize("condition", [
+    f"{A} == vj", f"{A} != vj * 30 - 120", f"vj == {A}", f"{A} < vj", f"vj * 7 <= {A}", f"{A} - 5 > vi - 128",
+    f"not {A} + 3 == vj", f"{A} >= vi * 4000000 - vj",
+])
+def test_an_element_of_int8_is_compared_with_its_place(condition: str, yes: int, no: int) -> None:
+    func = narrow(condition, yes, no)
+    sch = Schedule(func)
+    sch.choose_by_clip("C")
+    values = np.arange(-128, 128, dtype=np.int8)
+    assert "Select" not in sch.script() and all(map(np.array_equal, run(func, values), run(sch.func, values)))
+
+
+@pytest.mark.parametrize("condition", [
+    f"{A} == vi * 8000000", f"{A} * 2 == vj", f"{A} + 1000000000 < vj", f'{A} == T.Cast("int32", A[vj])', f"{A} < {A}",
+])
+def test_an_element_is_compared_with_nothing_that_may_be_too_far_away(condition: str) -> None:
+    func = narrow(condition)
     sch = Schedule(func)
     with refused(ScheduleError, "form"):
         sch.choose_by_clip("C")

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
-from autosched.ir.expr import BinOp, Call, Expr, binary, cast, const, int_value, intrin, maximum, minimum
-from autosched.ir.patterns import choice_of, has_loads
+from autosched.ir.expr import BinOp, Call, Expr, Not, Var, binary, cast, const, int_value, intrin, is_int, maximum, minimum
+from autosched.ir.functor import free_vars
+from autosched.ir.patterns import choice_of, has_loads, is_widened
 from autosched.ir.print_expr import expr_text
 from autosched.ir.region import with_access
 from autosched.ir.scopes import HELD, WORD
-from autosched.ir.stmt import Block, BufferStore
+from autosched.ir.simplify import Analyzer
+from autosched.ir.stmt import Block, BufferStore, Range
 from autosched.ir.value_bounds import dtype_bounds
 from autosched.schedule.kit.base import BlockRV, ScheduleBase
 from autosched.schedule.kit.primitive import primitive
@@ -68,14 +70,16 @@ class Bits(ScheduleBase):
         """Writes a choice between two constants by a comparison with a third one as clips, shifts and sums.
 
         What is compared is clipped to the two values on both sides of the step, of which sums make -1 and 0; a shift and one
-        more clip make any height of that. Where the choice falls instead of rising, the step is turned by a shift that wraps.
+        more clip make any height of that. Where the choice falls instead of rising, the step is turned by a shift that wraps;
+        so both sides of what is equal become one. An int8 element is compared with its place by what it is more than that.
 
         Args:
             block: handle or name of a block that stores one value.
             path: the operand to take at each step from the stored value down to the choice.
 
         Raises:
-            ScheduleError: no choice there between two constants by ``<``, ``<=``, ``>`` or ``>=`` and a constant.
+            ScheduleError: no choice there between two constants by ``<``, ``<=``, ``>``, ``>=``, ``==`` or ``!=`` and a constant,
+                or what depends on the block's iterators alone.
 
         Before::
 
@@ -94,7 +98,8 @@ class Bits(ScheduleBase):
         assert isinstance(block, BlockRV)
         state, realize = self.block_at(block)
         try:
-            new = _with_form(realize.block, [int(p) for p in path], chosen,
+            own = {iv.var: iv.dom for iv in realize.block.iter_vars}
+            new = _with_form(realize.block, [int(p) for p in path], lambda value: chosen(value, own),
                              "chooses between no two constants by a comparison with a constant")
         except Refusal as r:
             self.refuse(r.reason, r.marks, r.hint, state, code=r.code)
@@ -151,15 +156,20 @@ def _mask(value: Expr) -> tuple[Expr, int] | None:
     return a, by % (1 << WORD)
 
 
-def chosen(value: Expr) -> Expr | None:
+def chosen(value: Expr, own: Mapping[Var, Range] | None = None) -> Expr | None:
     """A choice between two constants by a comparison with a third one, without a choice; None for any other value.
 
     Args:
         value: any expression.
+        own: domains of the block's iterators, by which an element may be compared with its place; without, such as suffice.
     """
     parts = choice_of(value)
-    found = None if parts is None else threshold(parts[0])
-    if parts is None or found is None or value.dtype not in HELD:
+    if parts is None:
+        return None
+    condition = _with_zero(parts[0], own)
+    same = _same(condition)
+    found = threshold(condition) if same is None else same
+    if found is None or value.dtype not in HELD:
         return None
     x, at, below = found
     ends = int_value(parts[1]), int_value(parts[2])
@@ -168,8 +178,15 @@ def chosen(value: Expr) -> Expr | None:
     x = cast("int32", x)
     under, over = ends if below else ends[::-1]
     assert under is not None and over is not None
-    # -1 under the step and 0 over it.
-    step = intrin("shift_right", x, WORD - 1) if at == 0 else binary("+", minimum(maximum(x, at - 1), at), -at)
+    if same is not None:
+        if at == MOST:
+            return None
+        # -1 beside the value and 0 at it: of 1 and -1 the lowest bit is the sign of the shifted value.
+        near = binary("+", minimum(maximum(x, at - 1), at + 1), -at) if at else minimum(maximum(x, -1), 1)
+        step = intrin("shift_right", intrin("shift_left", near, WORD - 1), WORD - 1)
+    else:
+        # -1 under the step and 0 over it.
+        step = intrin("shift_right", x, WORD - 1) if at == 0 else binary("+", minimum(maximum(x, at - 1), at), -at)
     height = abs(over - under)
     by = (height - 1).bit_length() if height else 0
     if height == 0 or by >= WORD:
@@ -183,6 +200,44 @@ def chosen(value: Expr) -> Expr | None:
     if height < 1 << by:
         step = maximum(step, -height)
     return cast(value.dtype, binary("+", step, max(under, over)))
+
+
+def _same(condition: Expr) -> tuple[Expr, int, bool] | None:
+    """(x, t, whether the condition is ``x != t`` and not its opposite) of a comparison with a constant, or None."""
+    if isinstance(condition, Not):
+        found = _same(condition.a)
+        return None if found is None else (found[0], found[1], not found[2])
+    if not (isinstance(condition, BinOp) and condition.op in ("==", "!=") and is_int(condition.a.dtype)):
+        return None
+    x, at = (condition.b, condition.a) if int_value(condition.a) is not None else (condition.a, condition.b)
+    t = int_value(at)
+    return None if t is None or int_value(x) is not None else (x, t, condition.op == "!=")
+
+
+def _with_zero(condition: Expr, own: Mapping[Var, Range] | None) -> Expr:
+    """The comparison of an int8 element with what depends on its place, as one of their difference with 0."""
+    if isinstance(condition, Not):
+        return Not(_with_zero(condition.a, own))
+    if not (isinstance(condition, BinOp) and condition.op in ("<", "<=", ">", ">=", "==", "!=")):
+        return condition
+    a, b, op = condition.a, condition.b, condition.op
+    if _near(b):
+        a, b, op = b, a, {"<": ">", "<=": ">=", ">": "<", ">=": "<="}.get(op, op)
+    if not _near(a) or has_loads(b) or not free_vars(b):
+        return condition
+    if own is not None:
+        low, high = Analyzer(own).int_bounds(b)
+        if low is None or high is None or max(-low, high) > MOST >> 1:
+            return condition
+    return BinOp(op, binary("+", a, binary("-", const(0, "int32"), b)), const(0, "int32"), "bool")
+
+
+def _near(value: Expr) -> bool:
+    """Whether a value is an int8 element, or that and not much more."""
+    if isinstance(value, BinOp) and value.op in ("+", "-"):
+        by = int_value(value.b)
+        return by is not None and abs(by) < MOST >> 2 and is_widened(value.a)
+    return is_widened(value)
 
 
 __all__ = ["Bits", "chosen", "masked"]
