@@ -58,6 +58,7 @@ class Wanted(NamedTuple):
         filled: whether the host makes copies that products read, where they are padded with what is no zero, or repeat elements.
         chosen: whether stages that compute in several ways, by place, are written into results, which have parts then.
         returned: whether results that blocks read, too, are moved by the host from tensors in between.
+        lone: whether extrema that stages join with something else are stored as int8.
     """
 
     differences: bool = False
@@ -88,12 +89,13 @@ class Wanted(NamedTuple):
     chosen: bool = False
     filled: bool = False
     returned: bool = False
+    lone: bool = False
 
     @property
     def plain(self) -> Wanted:
         """What the form has that has nothing it need not have."""
         return self.only("whole", "handed", "loaded", "cropped", "digits", "ranged", "settled", "shared", "beside",
-                         "grouped", "finer", "chosen", "returned")
+                         "grouped", "finer", "chosen", "returned", "lone")
 
     def only(self, *names: str) -> Wanted:
         """What is wanted of it, as far as some fields say: whoever is given that does not depend on others.

@@ -22,12 +22,12 @@ from space.normalise.copies import path_of
 
 
 def joins(func: PrimFunc) -> bool:
-    """Whether a stage of a program reads an extremum of the accumulator beside something else that is made there.
+    """Whether a stage of a program reads an extremum beside something else that is made.
 
     Args:
-        func: the program, in form or not.
+        func: the program; what it computes in int8 the accumulator will hold as int32.
     """
-    return any(True for block in device_blocks(func) for _ in _lone(func, block))
+    return any(True for block in device_blocks(func) for _ in _lone(func, block, ("int8", "int32")))
 
 
 def apply(sch: Schedule, target: Target) -> None:
@@ -53,12 +53,12 @@ def apply(sch: Schedule, target: Target) -> None:
                 sch.decompose_value(handle, path)
 
 
-def _lone(func: PrimFunc, block: Block) -> Iterator[BufferLoad]:
+def _lone(func: PrimFunc, block: Block, types: tuple[str, ...] = ("int32",)) -> Iterator[BufferLoad]:
     """Where a stage reads extrema, beside something else that is made; of extrema alone all but the first, to which they go."""
     if block.init is not None:
         return
     made = written(func)
-    loads = [x for x in loads_of(block) if x.buffer in made and x.dtype == "int32"]
+    loads = [x for x in loads_of(block) if x.buffer in made and x.dtype in types]
     makers = {x.buffer: writer_of(func, x.buffer) for x in loads}
     extrema = [b for b, maker in makers.items() if maker is not None and maker.init is not None and (
         update := update_of(store_of(maker))) is not None and update[0] in ("min", "max")]

@@ -125,7 +125,7 @@ def attempt(func: PrimFunc, target: Target, wanted: Wanted, last: bool = True) -
         if there is None:
             return None, ""
         begun = there
-    if wanted.settled and not turned.many(begun.func):
+    if (wanted.settled and not turned.many(begun.func)) or (wanted.lone and not lone.joins(begun.func)):
         return None, ""
     if wanted.finer and (is_packed(begun.func, target) or not gathers.coarser(begun.func)):
         return None, ""
@@ -258,7 +258,7 @@ def _in_some_way(begun: Schedule, func: PrimFunc, target: Target, wanted: Wanted
 def _elsewhere(sch: Schedule) -> bool:
     """Whether a form has no schedule because a stage reads sums elsewhere than it stores, or what lies as others want it."""
     device = split_host(sch.func).device
-    return joined.elsewhere(device) or widening.lacks(device) or lone.joins(device)
+    return joined.elsewhere(device) or widening.lacks(device)
 
 
 def _needs(func: PrimFunc, target: Target, unpacked: bool) -> bool:
@@ -288,7 +288,7 @@ def _formed(
 ) -> tuple[Schedule | None, str]:
     """As ``_laid_out``; where ``alone``, with copies of its own for every product."""
     turning = wanted.only("weights")._replace(weights=min(wanted.weights, 1))  # whether, not in how many ways
-    asked = wanted.only("fused", "cropped", "loaded", "filled").also(turning)
+    asked = wanted.only("fused", "cropped", "loaded", "filled", "lone").also(turning)
     sch, why = reached.onwards(func, begun, target, _in_values, wanted=asked, otherwise=otherwise)
     # Each goes on from where others may have come to, with a part of what is wanted of the form.
     if sch is not None and is_packed(sch.func, target):
@@ -365,7 +365,7 @@ def _in_values(sch: Schedule, target: Target, wanted: Wanted, otherwise: int) ->
     diagonal.apart(sch, target, bool(wanted.weights))
     again.apply(sch, target)
     epilogue.apply(sch, target, wanted.loaded)
-    if otherwise == APART:
+    if wanted.lone:
         lone.apply(sch, target)
     clips.apply(sch, target)
     sums.apply(sch, target)

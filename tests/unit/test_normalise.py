@@ -58,7 +58,8 @@ BEHIND = {
     "dense_block": Wanted(handed=True, loaded=True, chosen=True),
     "dense_block_of_matrices": Wanted(handed=True, loaded=True, chosen=True),
     "finer_and_added": Wanted(loaded=True, finer=True), "rotary_by_halves": Wanted(chosen=True),
-    "rotary_by_parity": Wanted(chosen=True),
+    "pooled_twice_then_gate": Wanted(lone=True), "rotary_by_parity": Wanted(chosen=True),
+    "class_token_of_patches": Wanted(beside=True),
 }
 FORMS = Path(__file__).resolve().parents[1] / "data" / "programs" / "forms.json"
 NAMES = sorted(p.stem for p in FORMS.parent.glob("*.py"))

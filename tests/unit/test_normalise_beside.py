@@ -222,6 +222,16 @@ def test_what_is_made_has_an_element_for_each_of_its_places() -> None:
     assert all(map(np.array_equal, run(sch.func, *inputs), run(func, *inputs)))
 
 
+@pytest.mark.parametrize(("name", "flat"), [("class_token_of_patches", True), ("class_token_of_columns", False)])
+def test_patches_of_an_image_lie_flat_where_their_places_are_in_order(name: str, flat: bool, user_programs) -> None:
+    func = user_programs.program(name)
+    sch = beside.apart(Schedule(func, seed=0), get_target(DE10))
+    assert sch is not None
+    assert any(step.op == "transform_block_layout" for step in sch.trace.insts) == flat
+    inputs = random_inputs(func, 3)
+    assert all(map(np.array_equal, run(sch.func, *inputs), run(func, *inputs)))
+
+
 @pytest.mark.parametrize("target", [DE10, "vta-de10-portable"])
 def test_what_two_blocks_read_of_it_one_behind_the_other_is_cut_once(target: str) -> None:
     """A layer of tokens and what they are added to: to cut what the layer makes is to cut the block that adds."""

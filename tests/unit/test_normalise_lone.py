@@ -14,7 +14,7 @@ from autosched.errors import SpaceError
 from autosched.ir.stmt import PrimFunc
 from autosched.target import get_target
 from space import Space
-from space.normalise import lone, normalise
+from space.normalise import Wanted, lone, normalise
 
 N, C = 20, 16
 
@@ -59,4 +59,4 @@ def test_what_int8_may_not_hold_is_stored_nowhere() -> None:
 def test_an_extremum_alone_stays() -> None:
     func = joined(te.max)
     assert not lone.joins(func)
-    assert not any(step.op == "narrow_value" for step in normalise(func, get_target("vta-de10"))[1])
+    assert normalise(func, get_target("vta-de10"), Wanted(lone=True)) == (func, ())
