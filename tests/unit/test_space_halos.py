@@ -28,7 +28,7 @@ from autosched.workloads import Workload, workload
 from space import Space, borders, sketch
 from space.machine_bound import machine_bound
 from space.nest import Nest, analyse
-from space.normalise import KEPT, SLID, Wanted, normalised
+from space.normalise import KEPT, SLID, Wanted, normalised, windows
 from space.normalise.blocks import device_blocks, loads_of, store_of
 from space.rules.length import instructions
 
@@ -221,12 +221,18 @@ def test_other_windows_have_no_such_form(func: PrimFunc, why: str) -> None:
 
 
 @pytest.mark.parametrize(("k", "stride"), [(12, 5), (16, 5)])
-def test_of_too_many_elements_that_no_neighbour_has_no_chains_are_made(k: int, stride: int) -> None:
+def test_of_too_many_elements_that_no_neighbour_has_no_chains_are_made(
+    k: int, stride: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Five rows of nine are 45 differences, of twelve 60."""
+    made: list[str] = []
+    halved = windows.halved
+    monkeypatch.setattr(windows, "halved", lambda sch, name, buffer: (made.append(name), halved(sch, name, buffer)))
     func = pool(f"h={k + stride},w={k + stride},c=16,k={k},stride={stride}").func
     assert (len(range(0, k, stride)), k - len(range(0, k, stride))) == ((3, 9) if k == 12 else (4, 12))
     space = Space(func, DE10)
     assert (form_of(space, True) is None) == (k == 16)
+    assert bool(made) == (k != 16), "that they are too many is known before any is made"
     assert len(space.sample(np.random.default_rng(0), 2)) == 2
 
 
