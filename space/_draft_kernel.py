@@ -111,9 +111,9 @@ def stores(tiles: Any, extents: Any, slices: Any, thick: Any, sliced: bool, spat
 @lean
 def uops(
     on: Any, extents: Any, tiles: Any, outer: Any, lows: Any, position: Any, depth: Any, init: Any, attach: Any, keep: Any,
-    banks: Any, acc_banks: Any, drops: Any, uses: Any, tied: Any, borders: Any, taps: Any, sizes: Any, useful: Any,
-    whole: Any, spatial: int, apart: bool, joined: bool, even: Any, capacity: int, listed: int, worth: float, moved: Any,
-    inner: Any, terms: Any, found: Any,
+    banks: Any, acc_banks: Any, drops: Any, uses: Any, tied: Any, borders: Any, taps: Any, along: Any, sizes: Any, useful: Any,
+    whole: Any, spatial: int, apart: bool, joined: bool, even: Any, others: Any, capacity: int, listed: int, worth: float,
+    moved: Any, inner: Any, terms: Any, found: Any,
 ) -> None:
     """Micro-ops that every part loads, and the sets of taps that are an instruction each.
 
@@ -147,6 +147,7 @@ def uops(
         apart: whether micro-ops on one accumulator must be apart.
         joined: whether a row that no border cuts goes on in the next one.
         even: which axes an instruction's loop may go over where padding is left out, shape (axes,).
+        others: micro-ops beside those of products that take turns with them, shape (parts, n).
         capacity: micro-ops that the machine holds.
         listed: micro-ops that lists may have for fewer instructions.
         worth: micro-ops that load in the cycles of an instruction.
@@ -211,6 +212,12 @@ def uops(
                 terms[b, 0], terms[b, 1], terms[b, 2] = share, several, kinds - several
                 # Of the taps along an axis all but one meet a border, half of them each of the two.
                 terms[b, 3] = ends / 2 * (1 - 1 / whole[taps[b]]) / max(tiles_cut, 1)
+                if apart:
+                    # All taps of a visit, and all phases, have the same loops there: if any of them meets a border, all do.
+                    for t in range(axes):
+                        if along[b, t]:
+                            terms[b, 3] *= extents[p, t, r] if position[t, r] >= depth[r] else tiles[p, t, r]
+                    terms[b, 3] = min(terms[b, 3], 1.0)
                 terms[b, 4] = 1 + (sizes[b, p, r] - 1) / share if tiles_cut > 0 else 1.0
                 terms[b, 5] = max(1 - (1 - useful[b, p, r]) / share, 0.0) if tiles_cut > 0 else 1.0
             # Lowering has this much room for every kind of tile, and where loads stand between taps, for every tap.
@@ -239,13 +246,13 @@ def uops(
                     if way == 0 or (cost < least and long * min(combinations, max(visits, 1)) <= room):
                         least, chosen, own = cost, long, several
                 if apart:
-                    single = close(inner, axes, spatial, borders, taps, tile, terms)
+                    single = close(inner, axes, spatial, borders, taps, along, tile, terms)
                     own, chosen = max(own, single), max(chosen, single)
                 each += chosen * share
                 every += chosen * count
                 pieces += own * share
             distinct = min(every * combinations, each * max(visits, 1))
-            found[0, p, r] = each * max(visits, 1) if distinct > capacity else distinct
+            found[0, p, r] = each * max(visits, 1) if distinct + others[p, r] > capacity else distinct
             found[1, p, r] = pieces
 
 
@@ -297,11 +304,11 @@ def lists(
 
 
 @lean
-def close(inner: Any, axes: int, spatial: int, borders: Any, taps: Any, tile: int, terms: Any) -> float:
+def close(inner: Any, axes: int, spatial: int, borders: Any, taps: Any, along: Any, tile: int, terms: Any) -> float:
     """Instructions of a visit whose products are one each, since they follow each other on one accumulator; 0 if they need not.
 
     A loop that a border cuts may be as short as a single iteration, so only the others keep accumulators apart. Of it and of its
-    taps the longer loop is the instruction's, and the other one unrolls.
+    taps the longer loop is the instruction's, and the other one unrolls, as all further axes do that move what the border pads.
 
     Args:
         inner: iterations of every axis in the first row, shape (2, axes).
@@ -309,6 +316,7 @@ def close(inner: Any, axes: int, spatial: int, borders: Any, taps: Any, tile: in
         spatial: how many axes the output has; they come first.
         borders: axes that borders cut.
         taps: of each, the reduction axis along it.
+        along: of each, all other axes that move what it pads, shape (borders, axes).
         tile: a bit for each of them that cuts this tile.
         terms: as ``uops`` fills them.
     """
@@ -324,6 +332,10 @@ def close(inner: Any, axes: int, spatial: int, borders: Any, taps: Any, tile: in
             own = inner[0, borders[b]]
             placed //= own
             found *= terms[b, 5] * (own if own < inner[0, taps[b]] else 1)
+            for a in range(spatial):
+                if along[b, a]:
+                    placed //= inner[0, a]
+                    found *= inner[0, a]
     return found if sums > 1 and placed <= HAZARD_DISTANCE else 0.0
 
 

@@ -38,6 +38,7 @@ from space.play import (
     OUT,
     PIECES,
     PRODUCTS,
+    READ,
     RELOAD,
     RESET,
     SHARES,
@@ -160,11 +161,12 @@ def play(
             of its own, 2 where it touches that of the fill before, ``AFTER`` 1 where no product and no initial value reads it,
             ``WITHIN`` the place of the loop inside of a load whose iterations read a share of a fill each, ``SHARES`` how many
             there are, 1 where it is read as a whole, ``LEFT`` the cycles of a tile's stages behind the last that reads it.
-        work: of a part, float64, shape (20, parts, n); ``FIRST`` the cycles of a first slice's stages before one writes where
+        work: of a part, float64, shape (21, parts, n); ``FIRST`` the cycles of a first slice's stages before one writes where
             the tile is stored, -1 where initial values do or products; ``FIXED`` those of a slice's stages whatever its size;
             ``SLICED`` the place of the loop over tiles of the axis that slices follow each other along, or -1; ``RESET`` 1 where
             products wait for the store before, and initial values do not; ``LEAD`` and ``TRAIL`` the shares of the products'
-            cycles in front of what waits for the loads, an instruction, and behind the last of two that read what they bring.
+            cycles in front of what waits for the loads, an instruction, and behind the last of two that read what they bring;
+            ``READ`` the cycles of the memory that a visit's lists of micro-ops take.
         tails: of the last tile along an axis, where that is smaller than the others, how much of a fill of an operand it brings,
             the least transfers of it, and the share of a fill's; shape (3, operands, axes, parts, n), empty where all tiles of
             all points are alike. Strips are no such axis.
@@ -462,7 +464,7 @@ def play(
                                 comp = worked(COMPUTES, comp, cycles, w[PIECES], load, clock, began, heads)
                             else:
                                 comp += reading + issue * pieces + w[RELOAD]
-                            load += fetch * w[PIECES]
+                            load += fetch * w[PIECES] + w[READ]  # one bus for all
                             last = comp - behind_reads
                     for i in range(n_loaded if turn == 0 or late_fetch else 0):
                         k = loaded[i]

@@ -42,6 +42,7 @@ from space.play import (
     OUT,
     PIECES,
     PRODUCTS,
+    READ,
     RELOAD,
     RESET,
     SHARES,
@@ -270,7 +271,7 @@ def draft(model: Model, plan: Plan, enough: Floats | None = None) -> Floats:
 
     n, operands, every = len(plan), len(model.nest.operands), plan.stack
     fill = np.zeros((10, operands, len(plan.parts), n))
-    work = np.zeros((20, len(plan.parts), n))
+    work = np.zeros((21, len(plan.parts), n))
     padding = model.padding
     widths = np.zeros((7, len(padding.dims), len(plan.parts), n))
     terms = _corrected(model, plan, terms_of(model, plan, every))
@@ -507,6 +508,7 @@ def _work(model: Model, plan: Plan, terms: Terms, fill: Floats, work: Floats) ->
     words = model.config.uop_elem_bytes / model.config.bus_bytes * burst(model.config) / model.config.burst_beats
     behind = np.minimum(BEHIND, burst(model.config) + piece * words)
     work[UOPS] = np.where(ring, piece, terms.uops) * words
+    work[READ] = later * piece * words / visits
     work[RELOAD] = later * (piece * words + latency(model.config) + behind) / visits
     # A maximum can only bring in a value where something smaller is known to stand: a place's first tile finds anything.
     work[CLEAR] = model.init_elements(plan, part) if model.nest.clears else 0.0
@@ -554,6 +556,10 @@ def uops(model: Model, plan: Plan, part: Part) -> tuple[Floats, Floats]:
     tied[[a for group in padding.taps for a in group if a >= model.n_spatial]] = True
     cut = np.flatnonzero((padding.sides >= 0).all(axis=1))[:2] if padding.taps else np.zeros(0, dtype=np.int64)
     borders, taps = padding.sides[cut].T
+    along = np.zeros((len(cut), axes), dtype=np.bool_)
+    for own, dim, border in zip(along, cut, borders):
+        own[list(padding.taps[dim])] = True
+        own[border] = False
     # What a stride leaves out between two results of a row is not what lies between two rows.
     joined = all(padding.dims[d].coeffs[a] == 1 for d, a in zip(cut.tolist(), borders.tolist()))
     found: Floats = np.zeros((2, *np.atleast_2d(part.on).shape))
@@ -561,14 +567,16 @@ def uops(model: Model, plan: Plan, part: Part) -> tuple[Floats, Floats]:
     if len(cut) and plan.drops.any():
         sizes = padding.kinds(part, model.ranges(plan, part, depth)).reshape(len(padding.dims), *found.shape[1:])[cut]
         useful = padding.shares(part).reshape(len(padding.dims), *found.shape[1:])[cut]
+    # One for the stages of every slice in each of the places that tiles take turns in.
+    others = model.tile_copies(plan, part) * (model.slices(plan, part) if model.nest.stages else 1)
     _draft_kernel.uops(
         np.array(np.atleast_2d(part.on)), *turned(plan, part), stacked(columns(part.lows)), columns(plan.position), depth,
         np.array(np.atleast_2d(part.init)),
         attach, np.array([plan.keep[k] for k in read], dtype=np.bool_).reshape(attach.shape),
         np.array([plan.banks[k] for k in read], dtype=np.int64).reshape(attach.shape), np.array(plan.acc_banks),
         np.array(plan.drops), model.read_along[read], tied, np.ascontiguousarray(borders), np.ascontiguousarray(taps),
-        sizes, useful, model.extents, model.n_spatial, model.target.semantics == "portable", joined,
-        model.even[read].all(axis=0), config.uop_capacity,
+        along, sizes, useful, model.extents, model.n_spatial, model.target.semantics == "portable", joined,
+        model.even[read].all(axis=0), np.array(np.atleast_2d(others)), config.uop_capacity,
         config.uop_capacity // LISTED_SHARE, PIPELINE_CYCLES * config.bus_bytes / config.uop_elem_bytes,
         np.zeros(axes, dtype=np.bool_), np.zeros((2, axes), dtype=np.int64), np.zeros((len(cut), 6)), found,
     )

@@ -9,7 +9,7 @@ from __future__ import annotations
 DEPTH, BEATS, TRANSFERS, BANKS, ONCE, ENGINE, AFTER, WITHIN, SHARES, LEFT = range(10)
 # Columns of ``work``: of a part.
 (PRODUCTS, PIECES, INIT, STAGE, SLICES, STORE, UOPS, LATE, KNOWN, CLEAR, RELOAD, STORES, AROUND, OUT, FIRST, FIXED,
- SLICED, RESET, LEAD, TRAIL) = range(20)
+ SLICED, RESET, LEAD, TRAIL, READ) = range(21)
 MOST = 1500  # innermost visits of a part that are played; the rest goes on at the same pace
 # Where padding is left out of far more visits, the share of every loop behind which that pace is taken, from up to as many again:
 # at no edge, as a rule.

@@ -1,0 +1,41 @@
+"""Micro-ops in the estimate where those on one accumulator must be apart: counted as lowering makes them, and what they cost."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from decided import off, settled
+
+from autosched.lower.program import lower_table
+from autosched.workloads import workload
+from sim import isa
+from space import Space
+from space.draft import uops
+
+WHOLE = {"drop_zeros": 1, "tile_y": 4, "tile_x": 4, "tile_s": 2, "load_kernel": 7, "banks_kernel": 2}
+PHASES = WHOLE | {"tile_r": 2, "tile_ky": 2, "tile_kx": 2}
+
+
+@pytest.mark.parametrize(("ci", "decisions", "few", "near"), [
+    # Rows and columns are an instruction's loops for all taps and phases of a tile, for those too that no border cuts. Lists take
+    # turns in the memory, and weights wait while they are read.
+    (512, PHASES | {"tile_co": 4, "tile_ci": 8}, 8, 0.004),
+    # As many as there is room for, but for that of the stages: all are loaded again. A few less are loaded once.
+    (1024, PHASES | {"tile_co": 2, "tile_ci": 16}, 8, 0.02), (960, PHASES | {"tile_co": 2, "tile_ci": 15}, 8, 0.02),
+    # Phases are instructions of their own where a border cuts, and keep no accumulators apart.
+    (512, PHASES | {"tile_co": 1, "tile_ci": 16}, 8, 0.02),
+    # Of a row's phase half of the taps meet a border.
+    (1024, WHOLE | {"tile_co": 4, "tile_r": 1, "tile_ci": 64, "tile_ky": 1, "tile_kx": 1, "load_kernel": 9}, 130, 0.015),
+])
+def test_micro_ops_of_phases_are_counted_as_lowering_makes_them(
+    ci: int, decisions: dict[str, int], few: int, near: float
+) -> None:
+    name = f"conv2d_transpose:h=4,w=4,ci={ci},co=128,k=4,stride=2,pad=1"
+    space = Space(workload(name).func, "vta-de10-portable")
+    point = settled(space, **decisions)
+    table = lower_table(space.schedule(point).func, space.target).table
+    loads = table[(table[:, isa.OPCODE] == isa.OP_LOAD) & (table[:, isa.MEM] == isa.MEM_UOP)]
+    model, plan = space.sketches[0].model, space.meaning(point[None])[1]
+    counted, loaded = uops(model, plan, plan.stack)[0], loads[:, isa.X_SIZE].sum()
+    assert np.abs(counted.sum() - loaded) <= few, space.explain(point)
+    assert np.abs(off(space, name, point[None])[0]) < near
