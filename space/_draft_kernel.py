@@ -112,8 +112,8 @@ def stores(tiles: Any, extents: Any, slices: Any, thick: Any, sliced: bool, spat
 def uops(
     on: Any, extents: Any, tiles: Any, outer: Any, lows: Any, position: Any, depth: Any, init: Any, attach: Any, keep: Any,
     banks: Any, acc_banks: Any, drops: Any, uses: Any, tied: Any, borders: Any, taps: Any, along: Any, sizes: Any, useful: Any,
-    whole: Any, spatial: int, apart: bool, joined: bool, even: Any, others: Any, capacity: int, listed: int, worth: float,
-    moved: Any, inner: Any, terms: Any, found: Any,
+    whole: Any, spatial: int, apart: bool, joined: bool, even: Any, capacity: int, listed: int, worth: float, moved: Any,
+    inner: Any, terms: Any, found: Any,
 ) -> None:
     """Micro-ops that every part loads, and the sets of taps that are an instruction each.
 
@@ -147,7 +147,6 @@ def uops(
         apart: whether micro-ops on one accumulator must be apart.
         joined: whether a row that no border cuts goes on in the next one.
         even: which axes an instruction's loop may go over where padding is left out, shape (axes,).
-        others: micro-ops beside those of products that take turns with them, shape (parts, n).
         capacity: micro-ops that the machine holds.
         listed: micro-ops that lists may have for fewer instructions.
         worth: micro-ops that load in the cycles of an instruction.
@@ -252,7 +251,8 @@ def uops(
                 every += chosen * count
                 pieces += own * share
             distinct = min(every * combinations, each * max(visits, 1))
-            found[0, p, r] = each * max(visits, 1) if distinct + others[p, r] > capacity else distinct
+            # Initial values and stages have one at least in each of the places that tiles take turns in.
+            found[0, p, r] = each * max(visits, 1) if distinct + 1 + acc_banks[r] > capacity else distinct
             found[1, p, r] = pieces
 
 

@@ -22,6 +22,7 @@ from space.play import (
     AROUND,
     BANKS,
     BEATS,
+    BEYOND,
     CLEAR,
     DEPTH,
     ENGINE,
@@ -274,7 +275,7 @@ def play(
                 rest[place] = extents[p, a, r] - (outers[p, a, r] - 1) * tiles[p, a, r]
             for a in range(axes):
                 visits *= outer[a]
-            leaps = weighed = drops[r] and visits > 4 * MOST
+            leaps = weighed = drops[r] and visits > BEYOND * MOST
             left = visits  # that are to come; where few are played, a smaller one counts for what it is of a whole one
             if weighed:
                 for a in range(axes):

@@ -567,8 +567,6 @@ def uops(model: Model, plan: Plan, part: Part) -> tuple[Floats, Floats]:
     if len(cut) and plan.drops.any():
         sizes = padding.kinds(part, model.ranges(plan, part, depth)).reshape(len(padding.dims), *found.shape[1:])[cut]
         useful = padding.shares(part).reshape(len(padding.dims), *found.shape[1:])[cut]
-    # One for the stages of every slice in each of the places that tiles take turns in.
-    others = model.tile_copies(plan, part) * (model.slices(plan, part) if model.nest.stages else 1)
     _draft_kernel.uops(
         np.array(np.atleast_2d(part.on)), *turned(plan, part), stacked(columns(part.lows)), columns(plan.position), depth,
         np.array(np.atleast_2d(part.init)),
@@ -576,7 +574,7 @@ def uops(model: Model, plan: Plan, part: Part) -> tuple[Floats, Floats]:
         np.array([plan.banks[k] for k in read], dtype=np.int64).reshape(attach.shape), np.array(plan.acc_banks),
         np.array(plan.drops), model.read_along[read], tied, np.ascontiguousarray(borders), np.ascontiguousarray(taps),
         along, sizes, useful, model.extents, model.n_spatial, model.target.semantics == "portable", joined,
-        model.even[read].all(axis=0), np.array(np.atleast_2d(others)), config.uop_capacity,
+        model.even[read].all(axis=0), config.uop_capacity,
         config.uop_capacity // LISTED_SHARE, PIPELINE_CYCLES * config.bus_bytes / config.uop_elem_bytes,
         np.zeros(axes, dtype=np.bool_), np.zeros((2, axes), dtype=np.int64), np.zeros((len(cut), 6)), found,
     )

@@ -11,6 +11,6 @@ DEPTH, BEATS, TRANSFERS, BANKS, ONCE, ENGINE, AFTER, WITHIN, SHARES, LEFT = rang
 (PRODUCTS, PIECES, INIT, STAGE, SLICES, STORE, UOPS, LATE, KNOWN, CLEAR, RELOAD, STORES, AROUND, OUT, FIRST, FIXED,
  SLICED, RESET, LEAD, TRAIL, READ) = range(21)
 MOST = 1500  # innermost visits of a part that are played; the rest goes on at the same pace
-# Where padding is left out of far more visits, the share of every loop behind which that pace is taken, from up to as many again:
-# at no edge, as a rule.
-MIDDLE = 2 ** 0.5 - 1
+# Where padding is left out of so many times more, the share of every loop behind which that pace is taken, from up to as many
+# again: at no edge, as a rule.
+BEYOND, MIDDLE = 1.5, 2 ** 0.5 - 1
