@@ -111,9 +111,9 @@ def stores(tiles: Any, extents: Any, slices: Any, thick: Any, sliced: bool, spat
 @lean
 def uops(
     on: Any, extents: Any, tiles: Any, outer: Any, lows: Any, position: Any, depth: Any, init: Any, attach: Any, keep: Any,
-    banks: Any, acc_banks: Any, drops: Any, uses: Any, tied: Any, borders: Any, taps: Any, along: Any, sizes: Any, useful: Any,
-    whole: Any, spatial: int, apart: bool, joined: bool, even: Any, capacity: int, listed: int, worth: float, moved: Any,
-    inner: Any, terms: Any, found: Any,
+    banks: Any, acc_banks: Any, drops: Any, uses: Any, tied: Any, borders: Any, taps: Any, along: Any, met: Any, sizes: Any,
+    useful: Any, whole: Any, spatial: int, apart: bool, joined: bool, even: Any, capacity: int, listed: int, worth: float,
+    moved: Any, inner: Any, terms: Any, found: Any,
 ) -> None:
     """Micro-ops that every part loads, and the sets of taps that are an instruction each.
 
@@ -202,7 +202,11 @@ def uops(
                 work *= size
             for b in range(n_borders):
                 a = borders[b]
-                ends = (lows[p, a, r] == 0) + (lows[p, a, r] + extents[p, a, r] == whole[a])
+                ends = 0
+                if met[b, 0] and lows[p, a, r] == 0:
+                    ends += 1
+                if met[b, 1] and lows[p, a, r] + extents[p, a, r] == whole[a]:
+                    ends += 1
                 around = max(outer[p, a, r], 1) if position[a, r] < depth[r] else 1
                 kinds = min(around, 1 + ends) if drops[r] and not moved[a] else 1
                 tiles_cut = min(ends, around) if drops[r] else 0

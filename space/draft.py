@@ -573,8 +573,8 @@ def uops(model: Model, plan: Plan, part: Part) -> tuple[Floats, Floats]:
         attach, np.array([plan.keep[k] for k in read], dtype=np.bool_).reshape(attach.shape),
         np.array([plan.banks[k] for k in read], dtype=np.int64).reshape(attach.shape), np.array(plan.acc_banks),
         np.array(plan.drops), model.read_along[read], tied, np.ascontiguousarray(borders), np.ascontiguousarray(taps),
-        along, sizes, useful, model.extents, model.n_spatial, model.target.semantics == "portable", joined,
-        model.even[read].all(axis=0), config.uop_capacity,
+        along, padding.ends_meet[cut], sizes, useful, model.extents, model.n_spatial,
+        model.target.semantics == "portable", joined, model.even[read].all(axis=0), config.uop_capacity,
         config.uop_capacity // LISTED_SHARE, PIPELINE_CYCLES * config.bus_bytes / config.uop_elem_bytes,
         np.zeros(axes, dtype=np.bool_), np.zeros((2, axes), dtype=np.int64), np.zeros((len(cut), 6)), found,
     )

@@ -256,6 +256,20 @@ class Padding:
         return sides
 
     @cached_property
+    def ends_meet(self) -> npt.NDArray[np.bool_]:
+        """Per dimension, whether results at the first and at the last index of its spatial axis read padding; shape (dims, 2).
+
+        A stride may end before it.
+        """
+        found = np.zeros((len(self.dims), 2), dtype=np.bool_)
+        for own, dim, (a, _) in zip(found, self.dims, self.sides.tolist()):
+            if a >= 0:
+                inward = self._inward(dim)
+                inside = self._inside(dim).reshape([int(self.extents[b]) for b in inward])
+                own[:] = [not inside.take(at, axis=inward.index(a)).all() for at in (0, -1)]
+        return found
+
+    @cached_property
     def _before(self) -> Ints:
         """Per dimension, how many results before index i every tap has, shape (dims, longest spatial axis + 1, taps)."""
         return np.ascontiguousarray(np.diff(self.useful_before, axis=2))

@@ -39,3 +39,18 @@ def test_micro_ops_of_phases_are_counted_as_lowering_makes_them(
     counted, loaded = uops(model, plan, plan.stack)[0], loads[:, isa.X_SIZE].sum()
     assert np.abs(counted.sum() - loaded) <= few, space.explain(point)
     assert np.abs(off(space, name, point[None])[0]) < near
+
+
+@pytest.mark.parametrize(("size", "ends"), [(28, [True, False]), (27, [True, True])])
+def test_a_stride_may_end_before_the_padding(size: int, ends: list[bool]) -> None:
+    """Tiles at such an end are as all others: two instructions, not nine as where rows read padding, too."""
+    name = f"conv2d:h={size},w=28,ci=32,co=32,k=3,stride=2,pad=1,groups=2,bias=0"
+    space = Space(workload(name).func, "vta-de10-portable")
+    point = settled(space, drop_zeros=1, tile_g=1, tile_y=7, load_data=3)
+    model, plan = space.sketches[0].model, space.meaning(point[None])[1]
+    (part,) = [p for p in plan.parts if p.on[0]]
+    assert model.padding.ends_meet.tolist() == [ends, [True, False]]
+    table = lower_table(space.schedule(point).func, space.target).table
+    made = int(((table[:, isa.OPCODE] == isa.OP_GEMM) & (table[:, isa.RESET] == 0)).sum())
+    visits = int(part.outer[0].prod())
+    assert abs(visits * uops(model, plan, part)[1][0] / made - 1) < 0.08
