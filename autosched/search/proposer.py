@@ -45,6 +45,7 @@ ELSEWHERE = 3  # populations that are bred then without the loads of the best be
 KNOWN = 512  # points, the lowest drafts first, that each of them begins with
 ELITE = 2048  # points, by score, that a generation's parents come from
 EVENLY = 0.2  # share of generations whose form is drawn evenly
+OPEN = 24  # of a first population, in which that share falls from 1: what is best in the end may be worse than others for long
 GUESTS = 12  # points of other forms whose decisions a generation takes in
 ALIKE = 3  # survivors that share all tiles: else one good tile fills the population before others have found their places
 KINDS = 24  # kinds of loops whose best joins every generation's parents
@@ -206,7 +207,7 @@ class Proposer:
             first = [space.sample(self.rng, POPULATION), space.eager(self.rng, EAGER)]
             if len(first[1]) < FEW * EAGER:
                 first.append(fitted(space, self.rng, FITTED))
-            bred += self._breed(GENERATIONS, np.unique(np.concatenate(first), axis=0))
+            bred += self._breed(GENERATIONS, np.unique(np.concatenate(first), axis=0), opening=OPEN)
         self._elsewhere()
         self._polish()
         if not self._points:
@@ -344,8 +345,14 @@ class Proposer:
             population = np.concatenate([population, self.space.neighbours_of(centres[new])])
         self._breed(REFINEMENTS, np.unique(population, axis=0))
 
-    def _breed(self, generations: int, population: Points, barred: Set[bytes] = frozenset()) -> int:
+    def _breed(self, generations: int, population: Points, barred: Set[bytes] = frozenset(), opening: int = 0) -> int:
         """Generation after generation of changed survivors, of one form each; all that lived joins the pool.
+
+        Args:
+            generations: at most.
+            population: what the first of them comes from.
+            barred: loads that no child has, as ``same_loads`` tells them.
+            opening: generations in which it matters less and less how many of the best a form has.
 
         Returns:
             How many generations that counts as: as many as there were, or IDLE, so that populations without any end as well.
@@ -368,7 +375,7 @@ class Proposer:
             bred += 1
             best = np.argsort(scores, kind="stable")[:ELITE]
             elite, scores, kinds = elite[best], scores[best], kinds[best]
-            parents, guests = self._parents(elite, *kinds.T)
+            parents, guests = self._parents(elite, kinds[:, 0], kinds[:, 1], max(EVENLY, 1 - bred / max(opening, 1)))
             new, found = brood.next(np.repeat(parents, CHILDREN, axis=0), guests, self.rng, enough)
             idle += 1
             if len(new):
@@ -393,7 +400,7 @@ class Proposer:
             _note(lowest, own, found)
         return drafts
 
-    def _parents(self, ranked: Points, tiles: Ints, loops: Ints) -> tuple[Points, Points]:
+    def _parents(self, ranked: Points, tiles: Ints, loops: Ints, evenly: float = EVENLY) -> tuple[Points, Points]:
         """The best of one form, which is drawn by its share among the best, and the decisions of a few of the others in it.
 
         These come last, and once more by themselves.
@@ -402,6 +409,7 @@ class Proposer:
             ranked: points, the best first.
             tiles: numbers that are equal where their tiles are, shape (n,).
             loops: numbers that are equal where they are of one kind of loops, shape (n,).
+            evenly: share of generations whose form is drawn evenly.
         """
         # A form of several nests has more to decide, and is worse for longer.
         nests = self.space.nests[ranked[:, 0]]
@@ -411,7 +419,7 @@ class Proposer:
         form_of = ranked[best, 0]
         counts = (form_of[spread(tiles[best], POPULATION, ALIKE)] == forms[:, None]).sum(axis=1)
         # What is better elsewhere may be better still in a form that has none among the best.
-        chances = (1 - EVENLY) * counts / counts.sum() + EVENLY / len(forms)
+        chances = (1 - evenly) * counts / counts.sum() + evenly / len(forms)
         form = int(self.rng.choice(forms, p=chances / chances.sum()))
         mine = best[form_of == form]
         parents = mine[spread(tiles[mine], POPULATION, ALIKE)]

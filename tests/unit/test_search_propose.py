@@ -137,3 +137,14 @@ def test_points_that_may_beat_the_best_come_by_their_estimates(
     for _ in range(2):
         assert proposer._able(best, n).tolist() == able[:n]
     assert len(set(asked)) == len(asked) and not set(asked) & known and (best < np.inf or not asked)
+
+
+def test_every_form_is_bred_before_it_matters_which_has_the_best() -> None:
+    """Drafts of one seed in ten ended 2.4 % above those of the others: the form that has the best needs most decisions."""
+    space = Space(workload("resnet18.c10").func, "vta-de10-portable")
+    lowest = []
+    for seed in (0, 5):
+        proposer = Proposer(space, seed)
+        proposer.learns = False
+        lowest.append(float(space.draft(np.stack(proposer.batch(1)))[0]))
+    assert max(lowest) < 1.005 * min(lowest)

@@ -181,11 +181,13 @@ def test_every_generation_knows_which_of_its_points_are_alike(space: Space, monk
     monkeypatch.setattr("autosched.search.proposer.AFRESH", 2)
     parents, generations = Proposer._parents, []
 
-    def watched(self: Proposer, ranked: np.ndarray, tiles: np.ndarray, loops: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def watched(
+        self: Proposer, ranked: np.ndarray, tiles: np.ndarray, loops: np.ndarray, evenly: float
+    ) -> tuple[np.ndarray, np.ndarray]:
         for numbers, rows in ((tiles, space.same_tiles(ranked)), (loops, space.same_loops(ranked))):
             fresh = Numbers().of(rows)
             assert len(np.unique(np.stack([numbers, fresh], axis=1), axis=0)) == len(np.unique(fresh)) == len(np.unique(numbers))
-        chosen, guests = parents(self, ranked, tiles, loops)
+        chosen, guests = parents(self, ranked, tiles, loops, evenly)
         few = {row.tobytes() for row in ranked[spread(Numbers().of(space.same_tiles(ranked)), len(ranked), ALIKE)]}
         kinds = {row.tobytes() for row in ranked[spread(loops, len(ranked), 1)]}
         known = {row.tobytes() for row in ranked}
