@@ -462,6 +462,10 @@ def _work(model: Model, plan: Plan, terms: Terms, fill: Floats, work: Floats) ->
     work[PRODUCTS] = terms.products * (part.tiles / np.maximum(part.extents, 1)).prod(axis=-1)
     work[PIECES] = terms.pieces
     work[INIT] = np.where(terms.init > 0, model.init_elements(plan, part) * terms.init + ISSUE, 0.0)
+    for second in range(1, plan.main):
+        # Written together with the first part's: a second instruction, which waits for nothing.
+        work[INIT, 0] += np.where(part.on[second], work[INIT, second], 0.0)
+        work[INIT, second] = 0.0
     work[AROUND], work[OUT] = part.init, part.out
     if model.nest.wides:
         # Of what counts as products the reset of what is widened, and what is done behind the last that reads what is loaded.

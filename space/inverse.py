@@ -28,6 +28,7 @@ from space.distinct import fresh_of
 from space.plan import Mask
 from space.rule import Points
 from space.rules.cuts import table, values
+from space.rules.tiling import divisors
 from space.sites import sites_of
 
 if TYPE_CHECKING:
@@ -43,7 +44,8 @@ LOOSE = 64  # of them, where the order of steps does not count and one decision 
 NEAREST = 3  # forms that are compared by which steps they take
 SEVERAL_WAYS = frozenset({"consumer_blocks", "preserve_unit_loops", "preserve_unit_iters", "disable_predication", "index"})
 LOOKUPS = ("get_sblock", "get_block", "get_loops")
-UNSETTLED = ("order", "load_", "keep_", "late", "head_late", "init", "head_init")  # what tiles make sense of, whichever they are
+# What tiles make sense of, whichever they are:
+UNSETTLED = ("order", "load_", "keep_", "late", "head_late", "init", "head_init", "head_rise", "rise_kind")
 SAID = 3  # steps that are named
 
 
@@ -324,6 +326,7 @@ def _changes(
         yield from ({at: value} for value in tried if value != row[at])
     yield from _behind_first(space, sketch, row)
     yield from _rest_first(space, sketch, row)
+    yield from _two_kinds(space, sketch, row)
     for group in chain(_together(space, sketch), _also_together(space, sketch) if more else ()):
         own = [space.sketches[sketch].columns[n] for n in group]
         values = [choices[n] for n in group]
@@ -374,6 +377,31 @@ def _rest_first(space: Space, sketch: int, row: Point) -> Iterator[dict[int, int
             for name, n in model.index.items():
                 if name.startswith("last_"):
                     yield from ({**swap, at[name]: value} for value in model.columns[n].choices)
+
+
+def _two_kinds(space: Space, sketch: int, row: Point) -> Iterator[dict[int, int]]:
+    """The first part as what a longer one begins with, which several decisions tell: a trace begins with the same cut."""
+    for model, at in _nests(space, sketch):
+        told = {"head", "head_tile", "head_rise", "rise_kind", "head_init"} <= set(at)
+        if not told or not row[at["head"]] or row[at["head_rise"]]:
+            continue
+        axis, size = (int(x) for x in table(model)[row[at["head"]]])
+        names = {a: at[name] for a in model.nest.spatial if (name := f"tile_{model.nest.axes[a].name}") in at}
+        if axis not in names:
+            continue
+        init = max(model.columns[model.index["head_init"]].choices)
+        beside = [{}, *({own: 1} for a, own in names.items() if a != axis and model.extents[a] > 1)]
+        for (a, whole), value in values(model).items():
+            for number in model.columns[model.index["head_rise"]].choices if a == axis and whole > size else ():
+                if not number or size % number:
+                    continue
+                tile = size // number
+                made = {at["head"]: value, at["head_tile"]: values(model).get((axis, tile), 0), at["head_rise"]: number,
+                        at["head_init"]: init}
+                longer = [{names[axis]: t} for t in divisors(whole - size) if t > tile]
+                for kind in model.columns[model.index["rise_kind"]].choices:
+                    for more in longer if kind else [{}]:
+                        yield from ({**made, at["rise_kind"]: kind, **more, **less} for less in beside)
 
 
 def _first_cut_off(space: Space, sketch: int, row: Point) -> Iterator[dict[int, int]]:

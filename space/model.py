@@ -556,7 +556,8 @@ class Model:
         tile = np.where(parts.on, self.init_elements(plan, parts) + times(self.out_tiles(plan, parts)) * (tensors - 1), 0)
         for n, (part, size, turns) in enumerate(zip(plan.parts, tile, self.tile_copies(plan, parts)), since):
             if not nest.stands:
-                found.append(Held(ACC, size, turns, n, n, nest.out))
+                # What a second part holds of those before the main one is written in front of the first.
+                found.append(Held(ACC, size, turns, min(n, since) if n < since + plan.main else n, n, nest.out))
             if nest.wides:
                 found.append(Held(ACC, np.where(part.on, self.wide_room(part), 0), 1, n, n, nest.wides[0].block))
             if nest.halos:

@@ -75,6 +75,7 @@ class NumericRule:
 
     name: str = ""
     cuts: bool = False  # whether it cuts the output's stage, which then nothing in the program may read
+    bred: bool = True  # whether points are bred by deciding anew here; else other decisions are only tried around points
 
     def columns(self, model: Model) -> tuple[Column, ...]:
         """The decisions, in the order in which they are taken."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
@@ -11,7 +12,7 @@ from space.around import around
 from space.distinct import fresh_of, keys
 from space.listing import Listed
 from space.plan import Mask
-from space.rule import Points, evenly
+from space.rule import Ints, Points, evenly
 
 CROSSED = 0.5  # share of children with decisions of two parents
 VARIED = (1.0, 0.5, 0.25)  # chances that a first, a second, a third rule decides anew
@@ -25,9 +26,10 @@ class Sampled(Listed):
     """Draws, what they become by repair, and the neighbours and children of points."""
 
     def draws(self, rng: np.random.Generator, n: int) -> Points:
-        """``n`` rows with every column drawn evenly from its choices, half of those of as many nests from sketches by their size.
+        """``n`` rows with every column evenly from its choices, half of those of as many nests from sketches by their size.
 
         How many nests is drawn evenly, and so is the sketch of the other half: the largest would leave no draws for the others.
+        What is only tried around points (``Rule.bred``) is as by default.
         """
         sizes = np.array([self._raw(k) if k in self._open else 0.0 for k in range(len(self.sketches))])
         for count in np.unique(self.nests):
@@ -37,12 +39,27 @@ class Sampled(Listed):
         out = np.zeros((n, self.width), dtype=np.int32)
         for k in range(len(self.sketches)):
             rows = np.flatnonzero(which == k)
-            out[rows] = self.wide(k, self._drawn(k, rng, len(rows)))
+            out[rows] = self.wide(k, self._drawn(k, rng, len(rows), bred=True))
         return self._pinned(out)
 
-    def _drawn(self, sketch: int, rng: np.random.Generator, n: int) -> Points:
-        """Rows of a sketch's own columns, each drawn evenly from its choices."""
-        return np.stack([evenly(values, rng, n) for model in self.sketches[sketch].models for values in model.values], axis=1)
+    def _drawn(self, sketch: int, rng: np.random.Generator, n: int, bred: bool = False) -> Points:
+        """Rows of a sketch's own columns, each drawn evenly from its choices; if asked only those of rules that breed."""
+        tried = self.sketches[sketch].tried if bred else frozenset[int]()
+        values = [values for model in self.sketches[sketch].models for values in model.values]
+        own = self.sketches[sketch].default
+        return np.stack([np.full(n, own[c]) if c in tried else evenly(v, rng, n) for c, v in enumerate(values)], axis=1)
+
+    @cached_property
+    def _bred(self) -> Ints:
+        """Where the columns stand that are drawn."""
+        tried = {int(places[n]) for sketch, places in zip(self.sketches, self._places) for n in sketch.tried}
+        return np.array([n for n in range(self.width) if n not in tried], dtype=np.int64)
+
+    def _chances(self, rng: np.random.Generator, n: int) -> npt.NDArray[np.float64]:
+        """A number between 0 and 1 for every column of so many rows that is drawn, 1 for the others."""
+        found = np.ones((n, self.width))
+        found[:, self._bred] = rng.random((n, len(self._bred)))
+        return found
 
     def sample(self, rng: np.random.Generator, n: int) -> Points:
         """``n`` distinct points (fewer where the space is smaller), drawn at random and repaired.
@@ -58,7 +75,7 @@ class Sampled(Listed):
             drawn = self.draws(rng, max(2 * n, DRAWN))
             if rounds % 2:
                 # Every other round starts from whole tiles, with some columns drawn: small spaces have few points elsewhere.
-                drawn = self._near(drawn, [sketch.default for sketch in self.sketches], rng.random(drawn.shape) < 0.5)
+                drawn = self._near(drawn, [sketch.default for sketch in self.sketches], self._chances(rng, len(drawn)) < 0.5)
             rows, inside = self.repair(drawn)
             for row in rows[inside]:
                 found.setdefault(row.tobytes(), row)
@@ -69,7 +86,7 @@ class Sampled(Listed):
             return np.stack(list(found.values()))
         # Hardly any tile fits: the smallest do, or nothing does.
         drawn = self.draws(rng, max(2 * n, DRAWN))
-        kept = rng.random(drawn.shape) >= rng.choice((1.0, 0.9, 0.75, 0.5), len(drawn))[:, None]
+        kept = self._chances(rng, len(drawn)) >= rng.choice((1.0, 0.9, 0.75, 0.5), len(drawn))[:, None]
         near = self._repairs(self._near(drawn, [sketch.loosest for sketch in self.sketches], kept))
         if len(near):
             return near[:n]

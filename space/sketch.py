@@ -136,16 +136,25 @@ class Sketch:
 
     @cached_property
     def deciding(self) -> tuple[tuple[Model, slice, slice, NumericRule], ...]:
-        """(nest, its columns, the rule's own ones, rule) of every rule that has a choice."""
+        """(nest, its columns, the rule's own ones, rule) of every rule that has a choice and breeds."""
         found = []
         for start, model in zip(self.starts, self.models):
             nest, at = slice(start, start + len(model.columns)), start
             for rule in model.rules:
                 own = slice(at, at + len(model.owned(rule)))
                 at = own.stop
-                if any(len(c.choices) > 1 for c in model.owned(rule)):
+                if rule.bred and any(len(c.choices) > 1 for c in model.owned(rule)):
                     found.append((model, nest, own, rule))
         return tuple(found)
+
+    @cached_property
+    def tried(self) -> frozenset[int]:
+        """The columns of rules that do not breed: they are tried around points, and drawn as they are by default."""
+        found: set[int] = set()
+        for start, model in zip(self.starts, self.models):
+            own = {c.name for rule in model.rules if not rule.bred for c in model.owned(rule)}
+            found |= {start + n for name, n in model.index.items() if name in own}
+        return frozenset(found)
 
     @cached_property
     def weights(self) -> npt.NDArray[np.float64]:

@@ -15,6 +15,7 @@ from space.rules.length import Length
 from space.rules.order import Order
 from space.rules.ramp import Ramp
 from space.rules.residency import Residency
+from space.rules.rise import Rise
 from space.rules.rows import Rows
 from space.rules.slices import Slices
 from space.rules.strips import Strips
@@ -25,5 +26,5 @@ from space.rules.zeros import Zeros
 STRUCTURAL: tuple[StructuralRule, ...] = (Epilogue(), Rows())
 NUMERIC: tuple[NumericRule, ...] = (
     Cuts(), Tiling(), Lead(), Ramp(), Taper(), Zeros(), Order(), Attach(), Residency(), Strips(), Slices(), Late(), Ahead(),
-    Banks(), First(), Length(),
+    Rise(), Banks(), First(), Length(),
 )

@@ -25,7 +25,7 @@ from autosched.report import decided
 from autosched.script import T, parse
 from autosched.target import Target, get_target
 from autosched.workloads import Workload, workload
-from space import Space, borders, sketch
+from space import VERSION, Space, borders, sketch
 from space.machine_bound import machine_bound
 from space.nest import Nest, analyse
 from space.normalise import KEPT, SLID, Wanted, normalised, windows
@@ -488,11 +488,11 @@ def test_a_form_that_came_later_leaves_the_rows_of_the_others_as_they_were() -> 
     space = Space(task.func, DE10)
     assert (form_of(space), form_of(space, True)) == (2, 3) == (len(space.sketches) - 2, len(space.sketches) - 1)
     assert space.machine_bound() == min(machine_bound(s.models).cycles for s in space.sketches if not s.done)
-    row = (0, 1, 4, 1, 56, 0, 2, 1, 0, 0, 0, 1, 0, 0, 2, 1, 1, 2, 0, 3, 3, 34, 1, 2, 2, 56, 0, 0, 2, 2, 0, 2, 0, 0, 0, 0,
-           0, 0, 1, 0, 1, 0, 0, 0, 0, 2, 1, 2, 1, 2, *[0] * 33)
+    row = (0, 1, 4, 1, 56, 0, 2, 1, 0, 0, 0, 1, 0, 0, 2, 1, 1, 2, 0, 3, 3, 34, 1, 2, 2, 56, 0, 0, 2, 2, 0, 2, 0, 0,
+           0, 0, 0, 0, 1, 0, 1, 0, 0, 0, 0, 0, 0, 2, 1, 2, 1, 2, *[0] * 35)
     record = find_best(task.func, DE10)
     assert isinstance(record, BestRecord) and len(row) < space.width
-    point, why = decided(space, replace(record, point=row))
+    point, why = decided(space, replace(record, point=row, of=replace(record.of, space=VERSION)))
     assert not why and len(point) == space.width and space.valid(np.array([point], dtype=np.int32)).all()
     assert space.explain(np.array(row, dtype=np.int32)) == space.explain(np.array(point, dtype=np.int32))
     result = measure(Candidate(task, DE10, tuple(space.trace(np.array(point, dtype=np.int32)).as_json())))

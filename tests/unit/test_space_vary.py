@@ -25,7 +25,7 @@ def test_a_rule_is_asked_as_often_as_it_has_something_to_decide(space: Space) ->
     sketch = space.sketches[0]
     weights = {rule.name: w for (_, _, _, rule), w in zip(sketch.deciding, sketch.weights)}
     assert sum(weights.values()) == pytest.approx(1)
-    free = [c for c in sketch.columns if len(c.choices) > 1]
+    free = [c for model, _, _, rule in sketch.deciding for c in model.owned(rule) if len(c.choices) > 1]
     tiles = [c for c in free if c.name.startswith("tile_")]
     assert weights["tile"] == pytest.approx(len(tiles) / len(free)) and weights["zeros"] == pytest.approx(1 / len(free))
     # By what is changed: rows that only the zeros' rule changes are as rare as it has decisions.
