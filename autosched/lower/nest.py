@@ -15,6 +15,7 @@ from autosched.lower.limits import LIMITS, check_instructions
 from autosched.lower.tree import Site
 
 NOTES = ("hw", "uop", "unroll")
+BITS = 63  # of a key that is not negative
 FEW = 1024  # iterations of nests whose values are remembered: 8 KB a loop
 
 
@@ -163,7 +164,8 @@ def cases(site: Site) -> list[tuple[Pick, list[Lin]]]:
     own = set(site.inner)
     tied = [c for c in site.conds if own & c.loops()]
     total = prod(loop.extent for loop in site.outer)
-    if not tied or total > LIMITS.instructions:
+    # Conditions that no key can tell apart may all fail everywhere.
+    if not tied or len(tied) > BITS or total > LIMITS.instructions:
         return [(np.ones(total, dtype=bool), list(site.conds))]
     values = loop_values(site.outer)
     code = np.zeros(total, dtype=np.int64)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+from typing import Any, cast
+
 import numpy as np
 import pytest
 
 from autosched.lower._border_kernel import kinds, listed_uops, representing, shortened
 from autosched.lower.affine import Lin, Loop
-from autosched.lower.nest import Steps, in_order, interval, make_grid, sort_out
+from autosched.lower.nest import Steps, cases, in_order, interval, make_grid, sort_out
 from autosched.lower.regions import common
 
 
@@ -100,3 +103,22 @@ def test_a_grid_counts_iterations_and_numbers_those_of_one_place(repeats: int) -
     assert grid.position.tolist() == [7] * repeats + [17] * repeats and grid.step.tolist() == [*range(repeats)] * 2
     assert grid.values[outer].tolist() == [0] * repeats + [1] * repeats and grid.values[own].tolist() == [*range(repeats)] * 2
     assert [x.tolist() for x in interval([], 3, grid)] == [[0] * grid.count, [3] * grid.count]
+
+
+@pytest.mark.parametrize("count", [1, 3, 20, 62, 63, 64, 65, 80])
+def test_no_condition_that_may_fail_is_left_out(count: int) -> None:
+    rng = np.random.default_rng(count)
+    a, b, c = Loop("a", 6), Loop("b", 5), Loop("c", 4)
+    conds = []
+    for _ in range(count):
+        ka, kb, kc = rng.choice([-3, -2, -1, 1, 2], 3).tolist()
+        conds.append(Lin({a: ka, b: kb, c: kc}, int(rng.integers(-6, 12))))
+    found = cases(cast(Any, SimpleNamespace(inner=[c], outer=[a, b], conds=conds)))
+    values = [v.reshape(-1) for v in np.indices((6, 5, 4))]
+    fails = [(cond.evaluate(dict(zip((a, b, c), values))) < 0).reshape(30, 4).any(axis=1) for cond in conds]
+    assert sum(mask.astype(int) for mask, _ in found).tolist() == [1] * 30
+    for mask, told in found:
+        for at in np.flatnonzero(mask):
+            may = [cond for cond, own in zip(conds, fails) if own[at]]
+            # More than a key tells apart are all told everywhere.
+            assert [id(cond) for cond in told] == [id(cond) for cond in (may if count < 64 else conds)]
