@@ -266,6 +266,32 @@ def test_can_compute_at() -> None:
     assert can_compute_at(state, realize["C"], loops["B"][0], forward=False)
 
 
+def test_loops_that_repeat_a_reduction_are_told_outermost_first() -> None:
+    @T.prim_func
+    def summed(A: T.Buffer((8, 2, 2, 2, 2, 4), "int32"), C: T.Buffer((8, 2, 2, 2, 2, 6), "int32")):
+        B = T.sblock_alloc_buffer((8, 2, 2, 2, 2, 4), "int32")
+        for i0, i1, i2, i3, i4, i5 in T.grid(8, 2, 2, 2, 2, 4):
+            with T.sblock("B"):
+                v0, v1, v2, v3, v4, v5 = T.axis.remap("SSSSSS", [i0, i1, i2, i3, i4, i5])
+                B[v0, v1, v2, v3, v4, v5] = A[v0, v1, v2, v3, v4, v5] + 1
+        for i0, i1, i2, i3, i4, i6, i5 in T.grid(8, 2, 2, 2, 2, 6, 4):
+            with T.sblock("C"):
+                v0, v1, v2, v3, v4, v6, v5 = T.axis.remap("SSSSSSR", [i0, i1, i2, i3, i4, i6, i5])
+                with T.init():
+                    C[v0, v1, v2, v3, v4, v6] = 0
+                C[v0, v1, v2, v3, v4, v6] += B[v0, v1, v2, v3, v4, v5]
+
+    # Where each element of B has one place, its reader follows the loops; where v0 is told in two parts it does not.
+    sch = Schedule(summed)
+    sch.reverse_compute_at("C", sch.get_loops("B")[5])
+    given = np.arange(8 * 16 * 4, dtype=np.int32).reshape(8, 2, 2, 2, 2, 4)
+    assert np.array_equal(run(sch.func, given)["C"], run(summed, given)["C"])
+    sch = Schedule(summed)
+    sch.transform_layout("B", ("write", 0), lambda *a: (a[0] // 4, *a[1:], a[0] % 4), assume_injective_transform=True)
+    with pytest.raises(ScheduleError, match="in the iterations of i0, i1, i2, i3, i4, i5 overlap or repeat"):
+        sch.reverse_compute_at("C", sch.get_loops("B")[5])
+
+
 # -- reductions -------------------------------------------------------------------------------------------------------
 
 

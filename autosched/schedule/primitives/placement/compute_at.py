@@ -631,7 +631,7 @@ def _run_once(
     idle = [*takewhile(lambda loop: not any(uses(e, {loop.var}) for e in (*values, predicate)), entered)]
     loops, entered, common = loops[len(idle):], entered[len(idle):], [*common, *idle]
     reduced = [(iv, v) for iv, v in zip(block.iter_vars, values) if iv.kind == "reduce"]
-    moving = {loop.var for loop in entered if not is_unit(loop.extent)}
+    moving = dict.fromkeys([loop.var for loop in entered if not is_unit(loop.extent)])  # in order: a refusal tells them
     if not any(uses(v, moving) for _, v in reduced):
         return
     for iv, value in reduced:
