@@ -128,6 +128,24 @@ class Members:
         wide[:, self._places[sketch]] = rows
         return wide
 
+    def grown(self, point: Sequence[int], version: int) -> tuple[int, ...]:
+        """The numbers of an earlier version's point, and the defaults of what rules have got to decide since, each in its place.
+
+        Args:
+            point: the numbers; those of forms that the program has got since stand behind all others, and may be missing.
+            version: of the space that they are of.
+
+        Returns:
+            Such a row, or nothing if there are too many numbers. What they mean may have changed all the same.
+        """
+        later = {int(at) for sketch, places in zip(self.sketches, self._places)
+                 for at, column in zip(places, sketch.columns) if column.since > version}
+        if not point or not 0 <= point[0] < len(self.sketches) or len(point) + len(later) > self.width:
+            return ()
+        own = self.wide(point[0], self.sketches[point[0]].default[None])[0].tolist()
+        left = iter(point)
+        return tuple(own[at] if at in later else next(left, 0) for at in range(self.width))
+
     # -- membership -----------------------------------------------------------------------------------------------------
 
     def valid(self, points: Points) -> Mask:

@@ -40,6 +40,7 @@ class Column:
         loosest: the value that needs the least memory, while the others are not known; None where memory does not depend on it.
         eager: the value that lets the engines run furthest ahead of each other, where there is memory for it; None where that
             cannot be said.
+        since: the version of the space that has brought it: points of earlier ones have no number for it.
     """
 
     name: str
@@ -47,6 +48,7 @@ class Column:
     default: int = 0
     loosest: int | None = None
     eager: int | None = None
+    since: int = 0
 
 
 class StructuralRule:

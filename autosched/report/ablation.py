@@ -56,11 +56,11 @@ def decided(space: Space, record: BestRecord) -> tuple[tuple[int, ...], str]:
     Returns:
         The point and nothing, or no point and the reason in a sentence.
     """
-    (point,) = members(space, [record.point])
-    if point is not None:
-        # What another version meant by the numbers is not known, but this one may mean the very schedule by them.
+    # What another version meant by the numbers is not known, but this one may mean the very schedule by them, or by them and
+    # what rules have got to decide since.
+    for point in members(space, [record.point, space.grown(record.point, record.space)]):
         meant = record.space == VERSION
-        if meant or tuple(space.trace(np.array(point, dtype=np.int32)).as_json()) == tuple(record.trace):
+        if point and (meant or tuple(space.trace(np.array(point, dtype=np.int32)).as_json()) == tuple(record.trace)):
             return point, ""
     found, why = placed(space, list(record.trace), record.program)
     if why:

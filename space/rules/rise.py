@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 TILES = 4  # that go on as they are, along the axis that the first part is cut from
 NAMES = ("head_rise", "rise_kind")
+SINCE = 29  # the version of the space that has brought them
 WHOLE, OTHERS, FROM_WHOLE = range(3)  # what follows: whole tiles, the others'; these behind whole ones
 
 
@@ -43,7 +44,8 @@ class Rise(NumericRule):
         written = nest.anchor is not None and (not model.starting or nest.init_ops != (0, 0))
         able = written and sum(nest.axes[a].extent > 1 for a in nest.spatial) > 1
         counts, kinds = (TILES + 1, 3) if able else (1, 1)
-        made = Column(NAMES[0], tuple(range(counts))), Column(NAMES[1], tuple(range(kinds)), 0, OTHERS if able else 0)
+        made = (Column(NAMES[0], tuple(range(counts)), since=SINCE),
+                Column(NAMES[1], tuple(range(kinds)), 0, OTHERS if able else 0, since=SINCE))
         return made if model.cuts else ()
 
     def plan(self, model: Model, points: Points, plan: Plan) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cache
 
 import numpy as np
@@ -10,12 +11,15 @@ from decided import cut, deciding, no_twins, off, run, settled, within_bounds
 
 from autosched.errors import ProgramError
 from autosched.lower import lower_table
+from autosched.records import BestRecord, find_best
+from autosched.report.ablation import decided
+from autosched.target import get_target
 from autosched.workloads import workload
 from sim import isa
 from space import Space
 from space.inverse import _two_kinds
 from space.rules import NUMERIC, STRUCTURAL
-from space.rules.rise import FROM_WHOLE, NAMES, OTHERS, TILES
+from space.rules.rise import FROM_WHOLE, NAMES, OTHERS, SINCE, TILES
 
 DENSE = "dense:m=12,k=64,n=64,bias=1"
 CONV = "conv2d:h=6,w=5,ci=32,co=192,k=3,pad=1"
@@ -253,3 +257,27 @@ def test_what_a_longer_first_part_begins_with_leads_to_it(kind: int, tile_m: int
     for more in ({}, {"tile_n": 1}):
         assert {space.names.index(n): v for n, v in {**wanted, **more}.items()} in changes
     assert not list(_two_kinds(space, 0, settled(space, tile_m=2))), "nothing is first"
+
+
+def test_points_of_the_version_before_are_known_without_a_search_for_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The columns that have come since get their defaults; whether that is the very schedule the trace says."""
+    space = Space(workload(CONV).func, "vta-de10")
+    points = space.sample(np.random.default_rng(1), 40)
+    monkeypatch.setattr(Space, "point_of", lambda *_, **__: pytest.fail("searched for"))
+    later = [n for n, name in enumerate(space.names) if name in NAMES]
+    shipped = find_best(workload("resnet18.c10").func, get_target("vta-de10"))
+    assert len(later) == 2 and isinstance(shipped, BestRecord)
+    for k, point in enumerate(points):
+        assert not point[later].any()
+        old = tuple(np.delete(point, later).tolist())
+        assert space.grown(old, SINCE - 1) == tuple(point.tolist()) and space.grown(old, SINCE)[: len(old)] == old
+        # A form that the program has got since stands behind, and one number too many is of no version.
+        assert space.grown(old[:-1], SINCE - 1) == (*point.tolist()[:-1], 0)
+        assert space.grown((*old, 0), SINCE - 1) == () == space.grown((len(space.sketches), *old[1:]), SINCE - 1)
+        trace = tuple(space.trace(point).as_json())
+        record = replace(shipped, point=old, trace=trace, of=replace(shipped.of, space=SINCE - 1))
+        assert decided(space, record) == (tuple(point.tolist()), "")
+        other = tuple(space.trace(points[k - 1]).as_json())
+        if other != trace:
+            with pytest.raises(pytest.fail.Exception, match="searched for"):
+                decided(space, replace(record, trace=other))
