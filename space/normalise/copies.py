@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 
 from autosched.errors import ScheduleError
 from autosched.ir.expr import BufferLoad, Cast, Expr, int_value
-from autosched.ir.functor import expr_children, walk_expr
+from autosched.ir.functor import expr_children, free_vars, walk_expr
 from autosched.ir.host import is_move
 from autosched.ir.patterns import choice_of, has_loads, loads_from
 from autosched.ir.simplify import linear_form
@@ -15,8 +15,11 @@ from autosched.schedule import Schedule
 from autosched.schedule.primitives.reductions.negation import factors_of
 from autosched.target import Target
 from space.normalise.blocks import (
+    Product,
     device_block,
     device_blocks,
+    extents,
+    filled,
     given,
     is_copy,
     loads_of,
@@ -248,8 +251,30 @@ def twice(sch: Schedule, block: Block) -> None:
     product = product_of(block)
     if product is None or product.factors[0].buffer is not product.factors[1].buffer:
         return
-    if product.factors[1].buffer in given(sch.func):
-        copied(sch, block.name, product.factors[1])
+    other = product.factors[1]
+    if _is_square(product):
+        path = _second(store_of(block).value, other)
+        if other.buffer in {*given(sch.func), *filled(sch)} and path is not None:
+            sch.host_stage(sch.decompose_value(sch.get_sblock(block.name), path, alone=True))
+    elif other.buffer in given(sch.func):
+        copied(sch, block.name, other)
+
+
+def _is_square(product: Product) -> bool:
+    """Whether a sum is of squares of elements that no iterator of its results moves.
+
+    What these have in common with both factors makes a diagonal of one of them anyway, and the host that of what is data.
+    """
+    one, other = product.factors
+    block, size = product.block, extents(product.block)
+    moved = {v for index in other.indices for v in free_vars(index) if size.get(v, 1) > 1}
+    same = one.buffer is other.buffer and one.indices == other.indices
+    return same and moved <= {iv.var for iv in block.iter_vars if iv.kind == "reduce"}
+
+
+def _second(value: Expr, load: BufferLoad) -> list[int] | None:
+    """Where in a value an element is read a second time."""
+    return next(iter([*_paths(value, lambda e: e == load)][1:]), None)
 
 
 def copied(sch: Schedule, name: str, load: BufferLoad) -> None:

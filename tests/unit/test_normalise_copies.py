@@ -170,3 +170,49 @@ def test_what_cuts_inside_elements_of_a_parameter_is_made_by_the_host(holds: Cal
     func = masked_dense(holds)
     assert moved(func) == []
     computes(func, "vta-de10", 3)
+
+
+def squares(rows: int, size: int, of: str) -> PrimFunc:
+    """Sums of squares: of all elements, of those of each row, or of differences of all of them.
+
+    Args:
+        rows: of the data.
+        size: of a row.
+        of: ``all``, ``rows``, ``differences``.
+    """
+    x, y = te.placeholder((rows, size), "int8", name="x"), te.placeholder((rows, size), "int8", name="y")
+    i, j = te.reduce_axis((0, rows), name="i"), te.reduce_axis((0, size), name="j")
+
+    def at(i, j):
+        return x[i, j].astype("int32") - y[i, j].astype("int32") if of == "differences" else x[i, j].astype("int32")
+
+    out = te.compute((rows,), lambda n: te.sum(at(n, j) * at(n, j), axis=j), name="out") if of == "rows" else te.compute(
+        (1,), lambda n: te.sum(at(i, j) * at(i, j), axis=[i, j]), name="out")
+    return te.create_prim_func([x, y, out] if of == "differences" else [x, out])
+
+
+@pytest.mark.parametrize(("of", "diagonals", "alone"), [("all", 0, 1), ("differences", 0, 2), ("rows", 1, 0)])
+def test_of_a_square_of_all_elements_one_factor_is_a_copy(of: str, diagonals: int, alone: int) -> None:
+    """Of one for each row the host makes a diagonal, and what is data of it as well."""
+    func = squares(8, 24, of)
+    steps = normalise(func, get_target("vta-de10"))[1]
+    assert sum(step.op == "diagonalize" for step in steps) == diagonals
+    assert sum(step.op == "decompose_value" and step.args.get("alone") is True for step in steps) == alone
+    computes(func, "vta-de10", 1)
+
+
+@pytest.mark.parametrize(("rows", "size", "of"), [(1, 16, "all"), (3, 5, "all"), (17, 33, "all"), (17, 33, "differences")])
+@pytest.mark.parametrize("target", ["vta-de10", "vta-fsim"])
+def test_squares_of_all_elements_are_summed_up(rows: int, size: int, of: str, target: str) -> None:
+    """Also where others have read the parameter before, and where windows of it are gathered."""
+    computes(squares(rows, size, of), target, 1)
+
+
+def test_squares_of_what_others_read_have_copies_of_their_own() -> None:
+    x, w = te.placeholder((8, 32), "int8", name="x"), te.placeholder((16, 32), "int8", name="w")
+    k, i, j = te.reduce_axis((0, 32), name="k"), te.reduce_axis((0, 8), name="i"), te.reduce_axis((0, 32), name="j")
+    p = te.compute((8, 16), lambda n, c: te.sum(x[n, k].astype("int32") * w[c, k].astype("int32"), axis=k), name="p")
+    q = te.compute((1,), lambda n: te.sum(x[i, j].astype("int32") * x[i, j].astype("int32"), axis=[i, j]), name="q")
+    func = te.create_prim_func([x, w, *[te.compute(t.shape, lambda *at, t=t: (t(*at) >> 9).astype("int8"), name=f"{t.name}n")
+                                        for t in (p, q)]])
+    computes(func, "vta-de10", 2)

@@ -401,3 +401,44 @@ def f(A: T.Buffer((10,), "int32"), D: T.Buffer((10,), "int32")):
     sch.pad_block("B", [16])
     assert "T.if_then_else(0 <= 9 - vi, A[9 - vi], 0)" in sch.script()
     same(func, sch)
+
+
+@pytest.mark.parametrize(("value", "path", "alone", "left"), [
+    ("A[vi] * A[vi]", [1], True, "A[vi] * C_part[vi]"), ("A[vi] * A[vi]", [0], True, "C_part[vi] * A[vi]"),
+    ("A[vi] * A[vi]", [1], None, "C_part[vi] * C_part[vi]"), ("A[vi] * A[vi]", [1], False, "C_part[vi] * C_part[vi]"),
+    ("T.max(A[vi] + 1, T.min(A[vi] + 1, 5))", [1, 0], True, "T.max(A[vi] + 1, T.min(C_part[vi], 5))"),
+])
+def test_only_the_part_at_the_path_is_read_from_its_stage(
+    value: str, path: list[int], alone: bool | None, left: str, same: Same, verify_trace_roundtrip: Verify
+) -> None:
+    func = parse(f'''
+@T.prim_func
+def f(A: T.Buffer((16,), "int32"), C: T.Buffer((16,), "int32")):
+    for i in range(16):
+        with T.block("C"):
+            vi = T.axis.spatial(16, i)
+            C[vi] = {value}
+''')
+    sch = Schedule(func)
+    sch.decompose_value("C", path, alone=alone)
+    assert f"C[vi] = {left}" in sch.func.script()
+    same(func, sch)
+    verify_trace_roundtrip(sch, func)
+
+
+def test_a_factor_of_a_square_has_a_stage_of_its_own(same: Same, verify_trace_roundtrip: Verify) -> None:
+    func = parse('''
+@T.prim_func
+def f(A: T.Buffer((5, 7), "int8"), C: T.Buffer((1,), "int32")):
+    for n, i, j in T.grid(1, 5, 7):
+        with T.block("C"):
+            vn, vi, vj = T.axis.remap("SRR", [n, i, j])
+            with T.init():
+                C[vn] = 0
+            C[vn] = C[vn] + T.Cast("int32", A[vi, vj]) * T.Cast("int32", A[vi, vj])
+''')
+    sch = Schedule(func)
+    sch.decompose_value("C", [1, 1, 0], alone=True)
+    assert 'T.Cast("int32", A[vi, vj]) * T.Cast("int32", A_part[vi, vj])' in sch.func.script()
+    same(func, sch)
+    verify_trace_roundtrip(sch, func)

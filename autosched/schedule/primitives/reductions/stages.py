@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from autosched.ir.expr import LOGICAL, BinOp, BufferLoad, Call, Expr, IntImm, Select, Var, binary, int_value, is_int, logical_not
-from autosched.ir.functor import expr_children, free_vars, replace_buffers, rewrite, substitute, walk_expr
+from autosched.ir.functor import Mutator, expr_children, free_vars, replace_buffers, rewrite, substitute, walk_expr
 from autosched.ir.patterns import choice_of, has_loads, operands
 from autosched.ir.print_expr import expr_text
 from autosched.ir.region import with_access
@@ -63,7 +63,9 @@ class Stages(ScheduleBase):
         self.commit_nodes(state, {id(realize.block): new})
 
     @primitive
-    def decompose_value(self, block: BlockRV | str, path: Sequence[int], by_read: bool | None = None) -> BlockRV:
+    def decompose_value(
+        self, block: BlockRV | str, path: Sequence[int], by_read: bool | None = None, alone: bool | None = None
+    ) -> BlockRV:
         """Computes a part of what a block stores in a stage of its own, before it.
 
         Args:
@@ -74,6 +76,7 @@ class Stages(ScheduleBase):
                 ``cast(int8, x)`` converts, ``[0, 1]`` for the second operand of the sum that it converts.
             by_read: whether the stage of a block without init is made as that of a sum is, the part being such as a sum's; and
                 whether a part that loads nothing is one, made for each combination of the iterators that it depends on.
+            alone: whether only the part at the path is read from the stage; else whatever in the value is the same.
 
         Returns:
             The block of the new stage; its buffer has the shape of the block's own and is named after it. Of a sum, it has an
@@ -106,7 +109,7 @@ class Stages(ScheduleBase):
         assert isinstance(block, BlockRV)
         state, realize = self.block_at(block)
         try:
-            body, made = _split(state, realize, [int(p) for p in path], bool(by_read))
+            body, made = _split(state, realize, [int(p) for p in path], bool(by_read), bool(alone))
         except Refusal as r:
             self.refuse(r.reason, r.marks, r.hint, state, code=r.code)
         self.commit(state, body)
@@ -269,7 +272,7 @@ def _reordered(block: Block, order: list[int], path: list[int]) -> Block:
     return with_access(replace(block, body=BufferStore(store.buffer, store.indices, value)))
 
 
-def _split(state: State, realize: BlockRealize, path: list[int], by_read: bool) -> tuple[Stmt, Block]:
+def _split(state: State, realize: BlockRealize, path: list[int], by_read: bool, alone: bool) -> tuple[Stmt, Block]:
     block = realize.block
     store = plain_store(block)
     part = part_at(block, store.value, path)
@@ -286,7 +289,7 @@ def _split(state: State, realize: BlockRealize, path: list[int], by_read: bool) 
         taken = set(state.block_names()), state.buffer_names(scope)
         made, nest, buffer, stands = operand_stage(block, part, *taken)
         require_inside(state, realize, path, made)
-        return _with_stage(state, realize, made, nest, buffer, Replaced(part, stands).visit_expr(store.value))
+        return _with_stage(state, realize, made, nest, buffer, _replaced(store.value, part, stands, path, alone))
     if not stores_plainly(block):
         raise Refusal(f"block {block.name} does not store at its plain iterators, each once", [block.ident],
                       "decompose_value before transform_layout", code="index")
@@ -294,8 +297,28 @@ def _split(state: State, realize: BlockRealize, path: list[int], by_read: bool) 
     buffer = Buffer(fresh_name(f"{store.buffer.name}_part", state.buffer_names(scope)), part_shape(store), part.dtype)
     made, nest = stage_of(block, name, buffer, part)
     require_inside(state, realize, path, made)
-    value = Replaced(part, BufferLoad(buffer, store.indices, part.dtype)).visit_expr(store.value)
+    value = _replaced(store.value, part, BufferLoad(buffer, store.indices, part.dtype), path, alone)
     return _with_stage(state, realize, made, nest, buffer, value)
+
+
+def _replaced(value: Expr, part: Expr, stands: Expr, path: list[int], alone: bool) -> Expr:
+    """A value in which something else stands for a part: at one path, or wherever the part is."""
+    return _At(path, stands).visit_expr(value) if alone else Replaced(part, stands).visit_expr(value)
+
+
+class _At(Mutator):
+    """Replaces what stands at a path of an expression. Equal operands may be one object: only their order tells them apart."""
+
+    def __init__(self, path: Sequence[int], new: Expr) -> None:
+        self.path, self.new = path, new
+        self.seen = -1  # operands, once the expression itself has been
+
+    def visit_expr(self, expr: Expr) -> Expr:
+        if self.seen < 0:
+            self.seen = 0
+            return super().visit_expr(expr) if self.path else self.new
+        self.seen += 1
+        return _At(self.path[1:], self.new).visit_expr(expr) if self.seen == self.path[0] + 1 else expr
 
 
 class _Computed(Replaced):
