@@ -45,6 +45,7 @@ from autosched.schedule.primitives.reductions.extrema import Extrema
 from autosched.schedule.primitives.reductions.factors import Factors
 from autosched.schedule.primitives.reductions.fold import Folding
 from autosched.schedule.primitives.reductions.limits import PlaceLimits
+from autosched.schedule.primitives.reductions.matrices import Matrices
 from autosched.schedule.primitives.reductions.minus import Minus
 from autosched.schedule.primitives.reductions.negation import Negation
 from autosched.schedule.primitives.reductions.neutral_terms import NeutralTerms
@@ -87,7 +88,7 @@ class Schedule(
     DecomposePadding, Rolling, Access, CopyAt, HostStages, PadBlocks, Stages, Diagonals, Digits, Widening, NeutralTerms,
     PlainForms, Windows, Overlaps, Fission, Values, Offsets, Places, Negation, Minus, Doubling, Bits, Spreading, UnitAxes, Parts,
     Extrema, PlaceLimits, Versions, Conditions, StoreBlocks, Expansion, Borders, Sharing,
-    Paddings, BytePlanes, Factors, Terms, Scaling, Bands, Repeating,
+    Paddings, BytePlanes, Factors, Terms, Scaling, Bands, Repeating, Matrices,
 ):
     """Rewrites a program step by step; every step is checked to be legal, and recorded.
 

@@ -335,6 +335,13 @@ E = T.sblock_alloc_buffer((16,), "int32")
             C[vi] = 0
         C[vi] = C[vi] + (T.Cast("int32", A[vi, vk]) - T.Cast("int32", B[vk])) * T.Cast("int32", B[vk])
 """)), 'sch.split_terms("C")'),
+    "sum_by_matrix": Example('A: T.Buffer((16,), "int8"), C: T.Buffer((16,), "int32")' + """|for i, k in T.grid(16, 4):
+    with T.sblock("C"):
+        vi, vk = T.axis.remap("SR", [i, k])
+        with T.init():
+            C[vi] = 0
+        C[vi] = C[vi] + T.Cast("int32", A[vi // 4 * 4 + vk])
+""", 'sch.sum_by_matrix("C", 0, 0)'),
     "split_factor": Example("|".join((
         'A: T.Buffer((16,), "int32"), B: T.Buffer((16,), "int32"), C: T.Buffer((16,), "int32")',
         stage("C[vi]", "A[vi] * B[vi]"))), 'sch.split_factor("C", [0])'),

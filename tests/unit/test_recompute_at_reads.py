@@ -97,6 +97,36 @@ def test_what_has_no_copies(value: str, changes: dict[str, str], reason: str, co
     assert caught.value.code == code and sch.func == func
 
 
+@pytest.mark.parametrize(("value", "along", "last", "shape"), [
+    ("B[vi, 3] + W[vi, vj]", [0], None, [4]), ("B[vi * 2, vi] - W[vi, vj]", [0], None, [4]),
+    ("B[2, vj] + B[vj + 6, 0]", [1], None, [3]), ("B[vi, 3] + W[vi, vj]", [1, 0], None, [3, 4]),
+    ("B[vi, 3] + W[vi, vj]", [0, 1], 2, [4, 2]), ("B[0, 3] + W[vi, vj]", [1], 5, [5]),  # more than it has: all are made
+    ("B[vi, vj]", [1, 0], None, [3, 4]),
+])
+def test_copies_have_elements_along_what_is_said(
+    value: str, along: list[int], last: int | None, shape: list[int], verify_trace_roundtrip: Verify
+) -> None:
+    func = program(value)
+    sch = Schedule(func)
+    for copy in sch.recompute_at_reads("B", along=along, last=last):
+        assert [int_value(e) for e in sch.get(copy).writes[0].buffer.shape] == shape  # type: ignore[union-attr]
+    assert equal(func, sch.func)
+    verify_trace_roundtrip(sch, func)
+
+
+@pytest.mark.parametrize(("value", "along", "last", "code"), [
+    ("B[vi, 3] + W[vi, vj]", [1], None, "index"), ("B[vi, vj]", [0], None, "index"), ("B[vi, 3]", [], None, "argument"),
+    ("B[vi, 3]", [0, 0], None, "argument"), ("B[vi, 3]", [2], None, "argument"), ("B[vi, 3]", [-2], None, "argument"),
+    ("B[vi, vj]", [0, 1], 2, "argument"), ("B[vi, 3]", [0], 2, "argument"), ("B[vi, 3]", [0, 1], 0, "argument"),
+])
+def test_no_place_depends_on_what_copies_leave_out(value: str, along: list[int], last: int | None, code: str) -> None:
+    func = program(value)
+    sch = Schedule(func)
+    with refused(ScheduleError, code):
+        sch.recompute_at_reads("B", along=along, last=last)
+    assert sch.func == func
+
+
 @pytest.mark.parametrize(("value", "guarded"), [
     ("T.if_then_else(vi > 0, B[vi - 1, vj], 0)", True), ("T.if_then_else(vi < 1, 5, T.max(B[vi - 1, vj], 3))", True),
     ("T.if_then_else(vi < 1, B[vi, vj], B[vi + 2, vj])", False),

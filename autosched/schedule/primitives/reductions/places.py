@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from autosched.ir.expr import BinOp, BufferLoad, Expr, Var, all_of, binary, const, if_then_else, int_value
@@ -33,7 +33,10 @@ class Places(ScheduleBase):
     """Making what is read, place by place."""
 
     @primitive
-    def recompute_at_reads(self, block: BlockRV | str, guarded: bool | None = None) -> list[BlockRV]:
+    def recompute_at_reads(
+        self, block: BlockRV | str, guarded: bool | None = None, along: Sequence[int] | None = None,
+        last: int | None = None,
+    ) -> list[BlockRV]:
         """Gives every place that the only consumer of a block reads a copy of the block that makes just that.
 
         Every copy has an element for each iteration of the consumer, which then reads all of them at its own iterators.
@@ -43,13 +46,18 @@ class Places(ScheduleBase):
                 loops of its own that run each combination once.
             guarded: whether a place may be read where a condition on the consumer's iterators holds alone, as what stands behind
                 a border is; elsewhere its copy holds 0. So does that of one row that is read for one value of an iterator.
+            along: positions of the iterators of the consumer for which the copies have elements; no place depends on another
+                one. All of them when not given.
+            last: elements for the last of these, on which no place depends either: the consumer reads at the remainder. As many
+                as the iterator has values when not given.
 
         Returns:
             One block per place, in the order in which the consumer's value names them; they stand where the block stood.
 
         Raises:
             ScheduleError: another form; several consumers, one that sums up, or one that reads where the block may not write; no
-                sum, or a place under several conditions, where it is guarded.
+                sum, or a place under several conditions, where it is guarded; a place that depends on an iterator that ``along``
+                leaves out, or a position that there is not; ``last`` where a place depends on that iterator, or below 1.
 
         Before::
 
@@ -83,14 +91,17 @@ class Places(ScheduleBase):
         assert isinstance(block, BlockRV)
         state, realize = self.block_at(block)
         try:
-            body, copies = _by_place(state, realize, bool(guarded))
+            body, copies = _by_place(state, realize, bool(guarded), None if along is None else [int(n) for n in along],
+                                     None if last is None else int(last))
         except Refusal as r:
             self.refuse(r.reason, r.marks, r.hint, state, code=r.code)
         self.commit(state, body)
         return [self.block_rv(b) for b in copies]
 
 
-def _by_place(state: State, realize: BlockRealize, guarded: bool) -> tuple[Stmt, list[Ident]]:
+def _by_place(
+    state: State, realize: BlockRealize, guarded: bool, along: Sequence[int] | None, last: int | None
+) -> tuple[Stmt, list[Ident]]:
     block = realize.block
     scope = scope_of(state, block)
     require_pipeline(state, scope)
@@ -123,12 +134,16 @@ def _by_place(state: State, realize: BlockRealize, guarded: bool) -> tuple[Stmt,
     taken, used = set(state.block_names()), state.buffer_names(scope)
     table: dict[tuple[Expr, ...], BufferLoad] = {}
     copies: list[Block] = []
-    here = tuple([iv.var for iv in consumer.iter_vars])
-    shape = tuple([iv.dom.extent for iv in consumer.iter_vars])
+    own = _along(block, consumer, along, [*places.values()])
+    here: tuple[Expr, ...] = tuple([iv.var for iv in own])
+    if last is not None:
+        own = _shorter(block, consumer, own, last, [*places.values()])
+        here = (*here[:-1], here[-1] % last)
+    shape = tuple([iv.dom.extent for iv in own])
     for n, (read, (indices, condition)) in enumerate(places.items()):
         made = Buffer(fresh_name(f"{store.buffer.name}_{n}", used), shape, store.buffer.dtype)
         name = fresh_name(f"{block.name}_{n}", taken)
-        copies.append(_copy(block, consumer, made, {v: indices[d] for d, v in at.items()}, name, condition))
+        copies.append(_copy(block, own, made, {v: indices[d] for d, v in at.items()}, name, condition))
         taken.add(name)
         used.add(made.name)
         table[read] = BufferLoad(made, here, made.dtype)
@@ -141,14 +156,44 @@ def _by_place(state: State, realize: BlockRealize, guarded: bool) -> tuple[Stmt,
         copy.ident for copy in copies]
 
 
+def _along(
+    block: Block, consumer: Block, along: Sequence[int] | None, places: Sequence[tuple[tuple[Expr, ...], Expr | None]]
+) -> tuple[IterVar, ...]:
+    """The iterators of a consumer for which copies of what it reads at some places, each under a condition, have elements."""
+    if along is None:
+        return consumer.iter_vars
+    if not along or len(set(along)) != len(along) or not all(0 <= n < len(consumer.iter_vars) for n in along):
+        raise Refusal(f"along {[*along]} does not name some of the {len(consumer.iter_vars)} iterators of block {consumer.name}, "
+                      "once each", [consumer.ident], code="argument")
+    own = tuple([consumer.iter_vars[n] for n in along])
+    used = [v for indices, where in places for e in (*indices, where) if e is not None for v in free_vars(e)]
+    other = next((v for v in used if v not in {iv.var for iv in own}), None)
+    if other is not None:
+        raise Refusal(f"what block {consumer.name} reads of block {block.name} depends on {other.name}, which along leaves out",
+                      [block.ident, consumer.ident], code="index")
+    return own
+
+
+def _shorter(
+    block: Block, consumer: Block, own: tuple[IterVar, ...], last: int,
+    places: Sequence[tuple[tuple[Expr, ...], Expr | None]],
+) -> tuple[IterVar, ...]:
+    """Iterators of a consumer of which the last one has as many values as given, whatever is read of them at some places."""
+    var = own[-1].var
+    if last < 1 or any(var in free_vars(e) for indices, where in places for e in (*indices, where) if e is not None):
+        raise Refusal(f"last is a number above 0, and nothing that block {consumer.name} reads of block {block.name} depends on "
+                      f"{var.name}", [block.ident, consumer.ident], code="argument")
+    return (*own[:-1], IterVar(var, Range(own[-1].dom.min, const(last, var.dtype)), own[-1].kind))
+
+
 def _copy(
-    block: Block, consumer: Block, made: Buffer, places: dict[Var, Expr], name: str, condition: Expr | None
+    block: Block, own_iters: Sequence[IterVar], made: Buffer, places: dict[Var, Expr], name: str, condition: Expr | None
 ) -> Block:
     """A block that makes, for every iteration of a consumer, the one element that this reads.
 
     Args:
         block: what it is a copy of.
-        consumer: it has the iterators of this one, then its own of the reduction.
+        own_iters: those of the consumer, which it has; then come its own of the reduction.
         made: where it stores.
         places: of each iterator that moves what ``block`` stores its value, in the consumer's iterators.
         name: its name.
@@ -156,12 +201,12 @@ def _copy(
     """
     store = block.body
     assert isinstance(store, BufferStore)
-    fresh: dict[Var, Expr] = {iv.var: Var(iv.var.name, iv.var.dtype) for iv in (*consumer.iter_vars, *block.iter_vars)}
+    fresh: dict[Var, Expr] = {iv.var: Var(iv.var.name, iv.var.dtype) for iv in (*own_iters, *block.iter_vars)}
     own: dict[Var, Expr] = {iv.var: fresh[iv.var] if iv.kind == "reduce" else iv.dom.min for iv in block.iter_vars}
     own |= {v: substitute(index, fresh) for v, index in places.items()}
     sums = [iv for iv in block.iter_vars if iv.kind == "reduce"]
-    iters = [IterVar(v, iv.dom, iv.kind) for iv in (*consumer.iter_vars, *sums) if isinstance(v := fresh[iv.var], Var)]
-    place = tuple([fresh[iv.var] for iv in consumer.iter_vars])
+    iters = [IterVar(v, iv.dom, iv.kind) for iv in (*own_iters, *sums) if isinstance(v := fresh[iv.var], Var)]
+    place = tuple([fresh[iv.var] for iv in own_iters])
     running = _Loads(store.buffer, lambda _: BufferLoad(made, place, made.dtype))
     value = substitute(store.value, own)
     first = substitute(block.init.value, own) if isinstance(block.init, BufferStore) else None
@@ -171,8 +216,8 @@ def _copy(
         if first is None:
             value = _or_zero(where, value)
         elif update is None or update[0] != "+":
-            raise Refusal(f"block {block.name} is no sum; {consumer.name} reads it under a condition, and a sum of nothing is 0",
-                          [block.ident, consumer.ident], code="reduction")
+            raise Refusal(f"block {block.name} is no sum; its consumer reads it under a condition, and a sum of nothing is 0",
+                          [block.ident], code="reduction")
         else:
             mine = BufferLoad(made, place, made.dtype)
             value, first = binary("+", mine, _or_zero(where, update[1])), _or_zero(where, first)
