@@ -38,7 +38,7 @@ LAST = (
     Wanted(digits=True, shared=True, settled=True), Wanted(beside=True), Wanted(chosen=True), Wanted(loaded=True, finer=True),
     Wanted(digits=True, shared=True, grouped=True), Wanted(handed=True, loaded=True, chosen=True), Wanted(returned=True),
     Wanted(digits=True, returned=True), Wanted(digits=True, ranged=True, returned=True), Wanted(beside=True, returned=True),
-    Wanted(lone=True),
+    Wanted(lone=True), Wanted(everywhere=True),
 )
 CUT = 1 << 13  # micro-ops of a program from which on its parts are cut, whoever unpacks them
 
@@ -243,7 +243,8 @@ def sketches(
     # together then. And what stands behind a border, as tokens behind one of a class, is made where it goes; what is computed in
     # two ways is no stage, but two parts of a result; and what stages read of a coarser image is loaded from where it is stored,
     # or at digits of channels, where these are several axes everywhere. A result that is read besides may be moved, by the host,
-    # from what is made so; and what the ALU reduces and a stage joins with something else may be stored in between.
+    # from what is made so; and what the ALU reduces and a stage joins with something else may be stored in between. Sums that are read for
+    # more lanes than they are made for are made for all of them, whatever that takes.
     # The first of these counts; but where that makes diagonals of what is computed, a later one may do without, and take less.
     taken: list[Schedule] = []
     for base in LAST:

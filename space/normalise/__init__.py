@@ -17,6 +17,7 @@ from space.normalise import (
     banding,
     conditions,
     doubled,
+    everywhere,
     filling,
     fused,
     gathering,
@@ -34,6 +35,7 @@ from space.normalise.forms import (
     BORDERED,
     DIFFERENCES,
     DOUBLED,
+    EVERYWHERE,
     FILLED,
     FUSED,
     GATHERED,
@@ -63,12 +65,14 @@ class _Other(NamedTuple):
         applies: to which programs, before they are in any form.
         needs: a form that there must be for this one; () is the plain one.
         sooner: whether it is one only where it takes less than the plain one does.
+        chained: whether what is computed and what is moved count together then, as in nests that wait for each other.
     """
 
     done: tuple[str, ...]
     applies: Callable[[PrimFunc, Target], bool]
     needs: tuple[str, ...] | None = None
     sooner: bool = False
+    chained: bool = False
 
 
 def _windows(func: PrimFunc, target: Target) -> bool:
@@ -92,6 +96,9 @@ OTHERS = (
     _Other((SLIDING,), lambda func, target: plain_blocks(func) and not is_packed(func, target) and sliding.applies(func),
            sooner=True),
     _Other((FILLED,), lambda func, target: plain_blocks(func) and not is_packed(func, target) and filling.applies(func), ()),
+    _Other((EVERYWHERE,),
+           lambda func, target: plain_blocks(func) and not is_packed(func, target) and everywhere.applies(func, target),
+           sooner=True, chained=True),
 )
 
 
@@ -158,12 +165,18 @@ def normal_forms(func: PrimFunc, target: Target, base: Wanted = PLAIN) -> list[M
         if (other.needs is not None and other.needs not in there) or not other.applies(begun.func, target):
             continue
         made = normalised(func, target, wanted_of(other.done, base))
-        if made.trace.insts and not (other.sooner and estimate(made.func, target) >= estimate(first.func, target)):
+        if made.trace.insts and (not other.sooner or _less(made.func, first.func, target, other.chained)):
             forms[other.done] = made
             there.add(other.done)
     if (GATHERED,) in there:
         _gathered(func, target, base, forms)
     return list(forms.items())
+
+
+def _less(made: PrimFunc, first: PrimFunc, target: Target, chained: bool) -> bool:
+    """Whether a form takes less than another one, what is computed and what is moved together or not."""
+    one, other = estimate(made, target), estimate(first, target)
+    return one.longest + one.moved < other.longest + other.moved if chained else one < other
 
 
 def _gathered(func: PrimFunc, target: Target, base: Wanted, forms: dict[tuple[str, ...], Schedule]) -> None:
@@ -186,6 +199,7 @@ def _gathered(func: PrimFunc, target: Target, base: Wanted, forms: dict[tuple[st
 
 
 __all__ = [
-    "BANDED", "BORDERED", "DIFFERENCES", "DOUBLED", "FILLED", "FUSED", "GATHERED", "JOINT", "KEPT", "MOVED", "PLACES", "REPEATED",
-    "SLID", "SLIDING", "Trait", "Wanted", "normal_forms", "normalise", "normalised", "trait_of", "wanted_of", "why_unpacked",
+    "BANDED", "BORDERED", "DIFFERENCES", "DOUBLED", "EVERYWHERE", "FILLED", "FUSED", "GATHERED", "JOINT", "KEPT", "MOVED",
+    "PLACES", "REPEATED", "SLID", "SLIDING", "Trait", "Wanted", "normal_forms", "normalise", "normalised", "trait_of",
+    "wanted_of", "why_unpacked",
 ]

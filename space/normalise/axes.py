@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from autosched.ir.expr import Expr, Var, int_value
+from autosched.ir.expr import BinOp, Expr, Var, int_value
 from autosched.ir.functor import free_vars
 from autosched.ir.simplify import linear_form
 from autosched.ir.stmt import Block, Buffer
@@ -66,6 +66,8 @@ class Axes:
                     whole = _further(index, lanes) if lanes and block.init is None else None
                     if isinstance(index, Var) and index in size:
                         self.join(place, (block.ident, index))
+                    elif (lane := _lane(buffer, d, index, lanes)) in size and block.init is None:
+                        self.join(place, (block.ident, lane))
                     elif whole in size:
                         self.join(place, (block.ident, whole))
                     elif free_vars(index):
@@ -110,6 +112,13 @@ def _further(index: Expr, lanes: int) -> Var | None:
     if form is None or list(form[0].values()) != [1] or (int_value(form[1]) or 0) % lanes:
         return None
     return next(iter(form[0])) if int_value(form[1]) is not None else None
+
+
+def _lane(buffer: Buffer, dim: int, index: Expr, lanes: int) -> Var | None:
+    """The iterator in whose lanes an index is, along a dimension of one element: the same in every element of the iterator's."""
+    if not (isinstance(index, BinOp) and index.op == "%" and isinstance(index.a, Var)):
+        return None
+    return index.a if int_value(index.b) == lanes == int_value(buffer.shape[dim]) else None
 
 
 def together(digits: Iterable[tuple[Expr, int]]) -> Expr:

@@ -19,6 +19,7 @@ JOINT = "what several products read is loaded once"  # for all their steps; else
 DOUBLED = "windows add up what they share by halves"  # which stays in the accumulator; else each adds up its elements
 SLIDING = "windows that slide along laid out by the host"  # one beside the other; else the machine reads them where they lie
 FILLED = "copies laid out by the host"  # which pad with a number, or repeat elements; else loads bring each element, or 0
+EVERYWHERE = "sums are made for every lane"  # by a matrix of ones and zeros; else what reads them has lanes that they have
 GATHERED = "windows gathered by the host"  # which is work of its own; else the machine reads them where they lie
 
 
@@ -59,6 +60,7 @@ class Wanted(NamedTuple):
         chosen: whether stages that compute in several ways, by place, are written into results, which have parts then.
         returned: whether results that blocks read, too, are moved by the host from tensors in between.
         lone: whether extrema that stages join with something else are stored as int8.
+        everywhere: whether sums that stages read for more lanes than they are made for are made for each of them.
     """
 
     differences: bool = False
@@ -90,6 +92,7 @@ class Wanted(NamedTuple):
     filled: bool = False
     returned: bool = False
     lone: bool = False
+    everywhere: bool = False
 
     @property
     def plain(self) -> Wanted:
@@ -116,7 +119,7 @@ WANTED = {
     DIFFERENCES: Wanted(differences=True), KEPT: Wanted(kept=True), SLID: Wanted(slid=True), REPEATED: Wanted(repeated=True),
     MOVED: Wanted(moved=True), FUSED: Wanted(fused=True), PLACES: Wanted(flat=True), BANDED: Wanted(banded=True),
     GATHERED: Wanted(gathered=True), DOUBLED: Wanted(doubled=True), BORDERED: Wanted(bordered=True),
-    SLIDING: Wanted(sliding=True), FILLED: Wanted(filled=True),
+    SLIDING: Wanted(sliding=True), FILLED: Wanted(filled=True), EVERYWHERE: Wanted(everywhere=True),
 }
 
 
@@ -160,6 +163,7 @@ TRAITS = {
     GATHERED: Trait(later=True, fuller=True), BANDED: Trait(later=True, last=1, fuller=True), JOINT: Trait(last=2, apart=1),
     DOUBLED: Trait(later=True, last=3, around=True, apart=1), BORDERED: Trait(last=3),
     SLIDING: Trait(later=True, last=4, fuller=True), FILLED: Trait(later=True, last=5, apart=1),
+    EVERYWHERE: Trait(behind=True, last=6),
 }
 
 

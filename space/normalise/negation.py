@@ -20,6 +20,7 @@ from space.normalise.blocks import (
     elements_of,
     given,
     loads_of,
+    pack_blocks,
     product_of,
     readers_of,
     steps_of,
@@ -298,9 +299,15 @@ def factor_of(sch: Schedule, block: Block) -> Buffer | None:
     product = product_of(block)
     if product is None or product.factors[0].buffer is product.factors[1].buffer:
         return None
-    params = given(sch.func)
+    params = {*given(sch.func), *_of_constants(sch)}
     factors = [f.buffer for f in product.factors if f.buffer in params]
     return _easiest(sch, factors) if factors else None
+
+
+def _of_constants(sch: Schedule) -> set[Buffer]:
+    """The tensors that the host fills with constants of the program alone."""
+    constants = {c.buffer for c in sch.func.constants}
+    return {store_of(b).buffer for b in pack_blocks(sch) if loads_of(b) and constants.issuperset(x.buffer for x in loads_of(b))}
 
 
 def sums_bytes(block: Block) -> bool:

@@ -9,7 +9,7 @@ what it reads at each of its places is computed for just that: of windows that d
 from __future__ import annotations
 
 from autosched.errors import ScheduleError
-from autosched.ir.expr import BufferLoad, Expr, Var, int_value
+from autosched.ir.expr import BinOp, BufferLoad, Expr, Var, int_value
 from autosched.ir.patterns import update_of
 from autosched.ir.stmt import Block, PrimFunc
 from autosched.schedule import Schedule
@@ -29,15 +29,16 @@ def apart(sch: Schedule, target: Target, cropped: bool = False) -> Schedule:
         target: the machine.
         cropped: whether what is read from the first place on, and not to the last, is read elsewhere as well.
     """
+    lanes = target.config.block_out
     for name in [b.name for b in device_blocks(sch.func)]:
-        if not _wanted(sch, device_block(sch, name), cropped):
+        if not _wanted(sch, device_block(sch, name), cropped, lanes):
             continue
         trial = sch.copy()
         try:
             if device_block(trial, name).init is not None:
                 trial.expand_reduction(trial.get_sblock(name))
             for _ in range(MOST):
-                made = _elsewhere(trial, device_block(trial, name), cropped)
+                made = _elsewhere(trial, device_block(trial, name), cropped, lanes)
                 if made is None:
                     break
                 handle = trial.get_sblock(made.name)
@@ -68,12 +69,12 @@ def crops(func: PrimFunc) -> bool:
     return False
 
 
-def _wanted(sch: Schedule, block: Block, cropped: bool) -> bool:
+def _wanted(sch: Schedule, block: Block, cropped: bool, lanes: int) -> bool:
     """Whether a stage, or a small window on the ALU, reads sums of products, or stages behind them, elsewhere than it stores."""
     steps = steps_of(block)
     if product_of(block) is not None or (block.init is not None and (update_of(store_of(block)) is None or steps > MOST)):
         return False
-    made = _elsewhere(sch, block, cropped)
+    made = _elsewhere(sch, block, cropped, lanes)
     while made is not None and made.init is None:
         made = next(iter(_makers(sch, made)), None)
     product = None if made is None else product_of(made)
@@ -87,16 +88,19 @@ def _makers(sch: Schedule, block: Block) -> list[Block]:
     return [b for b in device_blocks(sch.func) if store_of(b).buffer in read and b.name != block.name]
 
 
-def _elsewhere(sch: Schedule, block: Block, cropped: bool) -> Block | None:
+def _elsewhere(sch: Schedule, block: Block, cropped: bool, lanes: int) -> Block | None:
     """The block that makes what a block reads at computed places, or step by step of a reduction; None where there is none.
 
     What is read at plain iterators in another order, and in that alone, is a matter of layout. Where ``cropped``, it is read
-    elsewhere as well if an iterator ends before its dimension does: what is stored then has other places.
+    elsewhere as well if an iterator ends before its dimension does: what is stored then has other places. What is the same for
+    all elements along an iterator is read in its lanes.
     """
     steps = {iv.var for iv in block.iter_vars if iv.kind == "reduce"}
     size = extents(block)
 
     def whole(index: Expr, extent: int | None) -> bool:
+        if isinstance(index, BinOp) and index.op == "%" and isinstance(index.a, Var) and index.a not in steps:
+            return int_value(index.b) == extent == lanes
         return extent == 1 or (isinstance(index, Var) and index not in steps and (not cropped or size[index] == extent))
 
     def plain(load: BufferLoad) -> bool:

@@ -28,6 +28,7 @@ from space.normalise import (
     digits,
     doubled,
     epilogue,
+    everywhere,
     factors,
     filling,
     flat,
@@ -145,6 +146,11 @@ def attempt(func: PrimFunc, target: Target, wanted: Wanted, last: bool = True) -
         if ended is None:
             return None, ""
         begun = ended
+    if wanted.everywhere:
+        spread = None if is_packed(begun.func, target) else everywhere.apart(begun, target)
+        if spread is None:
+            return None, ""
+        begun = spread
     cut = None if wanted.whole else _trimmed(begun, func, target)
     if cut is not None:
         found, why = _from(cut, func, target, wanted, last)

@@ -254,9 +254,18 @@ def test_of_what_depends_on_more_a_part_is_a_sums_alone() -> None:
     computes(te.create_prim_func([x, y]), "vta-de10")
 
 
-def test_what_int8_does_not_hold_of_a_sum_is_read_where_it_is_made() -> None:
+@pytest.mark.parametrize("target", TARGETS)
+def test_what_int8_does_not_hold_of_a_sum_is_made_for_every_lane(target: str) -> None:
+    computes(without_means(lambda s: s >> 3), target)
+
+
+@pytest.mark.parametrize("kind", ["stored", "squares"])
+def test_what_int8_does_not_hold_of_a_result_or_of_squares_is_read_where_it_is_made(kind: str) -> None:
+    x, k = te.placeholder((3, 32), "int8", name="x"), te.reduce_axis((0, 32), "k")
+    s = te.compute((3,), lambda i: te.sum(wide(x[i, k]) * (wide(x[i, k]) if kind == "squares" else 1), axis=k), name="s")
+    y = te.compute((3, 32), lambda i, j: te.max(te.min(wide(x[i, j]) - (s[i] >> 3), 127), -128).astype("int8"), name="y")
     with refused(SpaceError, "index") as caught:
-        Space(without_means(lambda s: s >> 3), "vta-de10")
+        Space(te.create_prim_func([x, *([s] if kind == "stored" else []), y]), "vta-de10")
     assert "reads s at another place than it writes" in str(caught.value)
 
 
