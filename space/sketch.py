@@ -243,8 +243,8 @@ def sketches(
     # together then. And what stands behind a border, as tokens behind one of a class, is made where it goes; what is computed in
     # two ways is no stage, but two parts of a result; and what stages read of a coarser image is loaded from where it is stored,
     # or at digits of channels, where these are several axes everywhere. A result that is read besides may be moved, by the host,
-    # from what is made so; and what the ALU reduces and a stage joins with something else may be stored in between. Sums that are read for
-    # more lanes than they are made for are made for all of them, whatever that takes.
+    # from what is made so; and what the ALU reduces and a stage joins with something else may be stored in between. Sums that are
+    # read for more lanes than they are made for are made for all of them, whatever that takes.
     # The first of these counts; but where that makes diagonals of what is computed, a later one may do without, and take less.
     taken: list[Schedule] = []
     for base in LAST:
