@@ -66,7 +66,8 @@ class Again:
             if site is None:
                 raise UnknownError
             moved, own = _moved(site, dims), [1]
-            for load, given in loads_under(site.store.value, ()):
+            # A sum reads itself as well, which is made of nothing else.
+            for load, given in (x for x in loads_under(site.store.value, ()) if x[0].buffer is not site.store.buffer):
                 before = self.packed(load.buffer.name, None if dims is None else _dims(load, moved))
                 own.append(before * (1 if moved <= _plain(load, moved, site) else _alike(site, load, given, moved)))
             times += max(own)

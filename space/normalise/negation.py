@@ -12,6 +12,7 @@ from autosched.schedule import Schedule
 from autosched.schedule.kit.refusal import Refusal
 from autosched.schedule.primitives.reductions.minus import pushed, takes_away
 from autosched.schedule.primitives.reductions.negation import factors_of, products_away, subtrahends, sum_away
+from autosched.schedule.primitives.reductions.terms import terms_of
 from autosched.schedule.primitives.reductions.zero_terms import sum_term
 from autosched.target import Target
 from space.normalise.blocks import (
@@ -125,11 +126,14 @@ def _differences(sch: Schedule, name: str) -> None:
 
 
 def _apart_by_step(sch: Schedule, block: Block) -> None:
-    """Writes a short sum or extremum out that takes in differences: each of them is a stage of its own, then."""
+    """Writes a short sum or extremum out that takes in differences: each of them is a stage of its own, then.
+
+    Of a sum of several products that would multiply element by element, which the GEMM does step by step (``terms.py``).
+    """
     params = set(given(sch.func))
     value = store_of(block).value
     taken = [e.b for e in walk_expr(value) if isinstance(e, BinOp) and e.op == "-" and e.dtype == "int32" and has_loads(e.b)]
-    if block.init is None or product_of(block) is not None or update_of(store_of(block)) is None:
+    if block.init is None or product_of(block) is not None or update_of(store_of(block)) is None or terms_of(block) is not None:
         return
     steps = steps_of(block)
     if steps <= WRITTEN_OUT and any(not (isinstance(e, BufferLoad) and e.buffer in params) for e in taken):
