@@ -54,9 +54,10 @@ class Ramp(NumericRule):
         for a, column in self._columns(model):
             position, tile = plan.position[:, a], model.index.get(f"tile_{model.nest.axes[a].name}")
             if tile is not None:
-                alone = (others <= position) & (position < deepest)
-                points[alone, column] = np.minimum(points[alone, column], points[alone, tile])
-                points[alone, tile] = model.extents[a]
+                pieces = np.minimum(points[:, column], points[:, tile])
+                # Of pieces that leave a smaller one there is no telling but as the others': the column has none.
+                alone = (others <= position) & (position < deepest) & np.isin(pieces, model.values[column])
+                points[alone, column], points[alone, tile] = pieces[alone], model.extents[a]
             points[deepest <= position, column] = model.extents[a]
 
     def vary(self, model: Model, points: Points, rng: np.random.Generator) -> None:

@@ -346,3 +346,14 @@ def test_no_program_in_pieces_is_longer_than_its_bound(name: str, target: str) -
     assert len(shortest) == 20
     for n in shortest:
         assert len(lower_table(space.schedule(points[n]).func, target).table) <= said[n], space.explain(points[n])
+
+
+@pytest.mark.parametrize(("tile", "alone"), [(1, True), (2, False)])
+def test_pieces_of_what_the_first_part_alone_loads_are_as_its_column_has_them(tile: int, alone: bool) -> None:
+    """Of three blocks pieces of one are the first part's own; such of two and one the column has not, so all have them."""
+    space = Space(workload("dense:m=6,k=48,n=32,bias=0").func, "vta-de10")
+    point = settled(space, head=cut(space, "m", 2), tile_m=1, tile_k=tile, load_weight=3, keep_weight=1)
+    columns = dict(zip(space.names, point.tolist()))
+    assert columns["keep_weight"] == 1 and (columns["tile_k"], columns["head_k"]) == ((3, tile) if alone else (tile, 3))
+    assert space.valid(point[None]).all()
+    within_bounds(space, "dense:m=6,k=48,n=32,bias=0", point[None], 1)
