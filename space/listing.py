@@ -62,9 +62,14 @@ class Listed(Members):
         return ok
 
     def raw(self) -> float:
-        """Combinations of all columns' values, most of them no points."""
+        """Combinations of all columns' values, most of them no points; without those that are only tried around points.
+
+        Listing leaves hardly any of these in, so that they say nothing about what it takes.
+        """
         return float(sum(self._raw(k) for k in self._open))
 
-    def _raw(self, sketch: int) -> float:
-        columns, places = self.sketches[sketch].columns, self._places[sketch]
-        return float(np.prod([float(len(c.choices)) for c, at in zip(columns, places) if int(at) not in self._fixed]))
+    def _raw(self, sketch: int, tried: bool = False) -> float:
+        """Combinations of the values of a sketch's columns that are drawn, or of those that are only tried around points."""
+        own, columns = self.sketches[sketch], enumerate(zip(self.sketches[sketch].columns, self._places[sketch]))
+        return float(np.prod([float(len(c.choices)) for n, (c, at) in columns
+                              if int(at) not in self._fixed and (n in own.tried) == tried]))

@@ -112,10 +112,16 @@ class Sampled(Listed):
         rng, each = np.random.default_rng(0), max(1 << 12, (1 << 15) // len(self._open))
         about = 0.0
         for k in self._open:
-            drawn = self._pinned(self.wide(k, self._drawn(k, rng, each)))
+            drawn = self._pinned(self.wide(k, self._drawn(k, rng, each, bred=True)))
             share = float(self.valid(drawn).mean())
             # Where a hit is too rare for a guess those that draws become by repair are some that there are.
             about += self._raw(k) * share if share else len(self._repairs(drawn[:LEAST]))
+            if (several := self._raw(k, tried=True)) > 1:
+                # Few of what is only tried around points make sense: by themselves, they do not make the others rare.
+                drawn = self._pinned(self.wide(k, self._drawn(k, rng, each)))
+                tried = [n for n in self.sketches[k].tried if int(self._places[k][n]) not in self._fixed]
+                away = (drawn[:, self._places[k][tried]] != self.sketches[k].default[tried]).any(axis=1)
+                about += self._raw(k) * (several - 1) * float(self.valid(drawn[away]).mean()) if away.any() else 0.0
         return round(about) or len(self.sample(rng, 1)), False
 
     def _repairs(self, drawn: Points) -> Points:

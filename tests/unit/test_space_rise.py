@@ -237,6 +237,35 @@ def _made(space: Space) -> list[np.ndarray]:
     return [points, space.eager(rng, 300), space.mutate(points, rng)]
 
 
+@pytest.mark.parametrize(("name", "exact"), [
+    ("dense:m=3,k=16,n=48,bias=0,tail=cast", True), ("dense:m=2,k=32,n=32,bias=0,tail=cast", False),
+])
+def test_a_space_is_listed_and_estimated_as_one_without(name: str, exact: bool) -> None:
+    """Where it makes sense nowhere, as in these: what it might say would else be too much to list, and hide what there is."""
+    func = workload(name).func
+    space, plain = Space(func, "vta-de10"), Space(func, "vta-de10", [r for r in (*STRUCTURAL, *NUMERIC) if r.name != "rise"])
+    assert space.raw() == plain.raw() and max(map(len, (space.choices[space.names.index(n)] for n in NAMES))) > 1
+    assert space.count() == plain.count() and space.count()[1] == exact
+    # One of its decisions made leaves those with that one.
+    assert Space(func, "vta-de10", fixed={NAMES[0]: 0}).count() == plain.count()
+
+
+def test_points_with_it_count_as_well() -> None:
+    space, _ = risen(DENSE, "vta-de10", 4000)
+    given = {name: int(value) for name, value in zip(space.names, settled(space, **given_rows()).tolist())}
+    free = {"tile_m", "tile_n", "head", "head_tile", "head_init", *NAMES}
+    fixed = Space(space.func, "vta-de10", fixed={n: v for n, v in given.items() if n not in free})
+    every = np.concatenate(list(fixed.enumerate()))
+    assert deciding(fixed, every, NAMES).any() and fixed.count() == (len(every), True)
+    about, exact = fixed.count(limit=1)
+    assert not exact and abs(about - len(every)) <= 0.25 * len(every)
+
+
+def given_rows() -> dict[str, int]:
+    """Two kinds of tiles in the first part."""
+    return given(risen(DENSE, "vta-de10", 4000)[0], cut=("m", 1), head_rise=2)
+
+
 def test_without_the_rule_there_is_none() -> None:
     rules = [rule for rule in (*STRUCTURAL, *NUMERIC) if rule.name != "rise"]
     assert not set(NAMES) & set(Space(workload(DENSE).func, "vta-de10", rules).names)
