@@ -24,9 +24,9 @@ def proposed(space: Space, seed: int, monkeypatch: pytest.MonkeyPatch) -> tuple[
     bred: list[frozenset[bytes]] = []
     breed = Proposer._breed
 
-    def counted(self: Proposer, generations: int, population: Any, barred: frozenset[bytes] = frozenset()) -> int:
+    def counted(self: Proposer, generations: int, population: Any, barred: frozenset[bytes] = frozenset(), **more: Any) -> int:
         bred.append(frozenset(barred))
-        return breed(self, generations, population, barred)
+        return breed(self, generations, population, barred, **more)
 
     with monkeypatch.context() as patch:
         patch.setattr(Proposer, "_breed", counted)

@@ -237,7 +237,7 @@ def test_a_first_population_is_bred_once_and_is_the_same(monkeypatch: pytest.Mon
     monkeypatch.setattr(module, "EAGER", 256)
     monkeypatch.setattr(module, "ENOUGH", 1)
     monkeypatch.setattr(module, "_FIRST", type(module._FIRST)())
-    monkeypatch.setattr(Proposer, "_breed", lambda self, *args: (bred.append(self.seed), breed(self, *args))[1])
+    monkeypatch.setattr(Proposer, "_breed", lambda self, *args, **more: (bred.append(self.seed), breed(self, *args, **more))[1])
 
     def batches(space: Space, seed: int) -> list[bytes]:
         proposer = Proposer(space, seed)
@@ -266,8 +266,8 @@ def test_a_population_that_settles_early_is_followed_by_another(monkeypatch: pyt
     bred: list[int] = []
     breed = Proposer._breed
 
-    def counted(self: Proposer, *args: Any) -> int:
-        bred.append(breed(self, *args))
+    def counted(self: Proposer, *args: Any, **more: Any) -> int:
+        bred.append(breed(self, *args, **more))
         return bred[-1]
 
     for name, value in (("IDLE", 3), ("ENOUGH", 12), ("GENERATIONS", 8), ("EAGER", 256), ("_FIRST", type(module._FIRST)())):

@@ -14,7 +14,7 @@ from autosched.target import get_target
 from autosched.workloads import of_func
 from space import Space
 from space.machine_bound import machine_bound
-from space.normalise import REPEATED, Wanted, normalise
+from space.normalise import FILLED, REPEATED, Wanted, normalise
 from space.normalise.blocks import is_packed
 
 DE10 = get_target("vta-de10")
@@ -120,9 +120,10 @@ def test_windows_that_move_on_by_whole_elements_begin_at_one_place() -> None:
 def test_points_of_such_windows_need_fewer_cycles(target: str) -> None:
     func = windowed((2, 2), size=(6, 7), co=32)
     task, space = of_func(func), Space(func, target)
-    bounds = {machine_bound(sketch.models).cycles for sketch in space.sketches}
+    bounds = {machine_bound(sketch.models).cycles for sketch in space.sketches if FILLED not in sketch.done}
     assert len(bounds) == 1, "the same sums in other places"
     points = space.sample(np.random.default_rng(0), 400)
+    points = points[[FILLED not in space.meaning(p[None])[0].done for p in points]]
     cycles: dict[bool, list[int]] = {False: [], True: []}
     for form in (False, True):
         mine = points[[(REPEATED in space.meaning(p[None])[0].done) is form for p in points]]
