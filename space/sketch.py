@@ -247,14 +247,16 @@ def sketches(
     # read for more lanes than they are made for are made for all of them, whatever that takes.
     # The first of these counts; but where that makes diagonals of what is computed, a later one may do without, and take less.
     taken: list[Schedule] = []
+    least: Estimate | None = None
     for base in LAST:
         if found and not (taken and all(map(_makes_diagonals, taken))):
             break
         others = normal_forms(func, target, base)
         fitting = _fitting(others, target, structural, numeric)[0]
         fits = [sch for done, sch in others if any(sketch.done == done for sketch in fitting)]
-        if fits and (not taken or _least(fits, target) < _least(taken, target)):
-            found, taken = fitting, fits
+        takes = min((estimate(sch.func, target) for sch in fits), default=None)
+        if takes is not None and (least is None or takes < least):
+            found, taken, least = fitting, fits, takes
     if not found:
         assert refusal is not None
         raise _refused(func, target, refusal)
@@ -264,11 +266,6 @@ def sketches(
 def _makes_diagonals(sch: Schedule) -> bool:
     """Whether products by element have diagonals that the program makes: of every vector as many as it has lanes."""
     return any(step.op == "diagonal_by_gemm" for step in sch.trace.insts)
-
-
-def _least(forms: Sequence[Schedule], target: Target) -> Estimate:
-    """What the best of some forms takes at least."""
-    return min(estimate(sch.func, target) for sch in forms)
 
 
 def _fitting(

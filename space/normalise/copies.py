@@ -12,6 +12,7 @@ from autosched.ir.patterns import choice_of, has_loads, loads_from
 from autosched.ir.simplify import linear_form
 from autosched.ir.stmt import Block, Buffer, PrimFunc
 from autosched.schedule import Schedule
+from autosched.schedule.kit.base import BlockRV
 from autosched.schedule.primitives.reductions.negation import factors_of
 from autosched.target import Target
 from space.normalise.blocks import (
@@ -23,6 +24,7 @@ from space.normalise.blocks import (
     given,
     is_copy,
     loads_of,
+    named,
     product_of,
     readers_of,
     store_of,
@@ -275,6 +277,19 @@ def _is_square(product: Product) -> bool:
 def _second(value: Expr, load: BufferLoad) -> list[int] | None:
     """Where in a value an element is read a second time."""
     return next(iter([*_paths(value, lambda e: e == load)][1:]), None)
+
+
+def constant(sch: Schedule, block: BlockRV) -> None:
+    """Lets the host lay out the first of the program's constants that a block reads, if it reads any.
+
+    Args:
+        sch: of the program.
+        block: handle of the block.
+    """
+    constants = {c.buffer for c in sch.func.constants}
+    position = next((n for n, r in enumerate(device_block(sch, named(sch, block)).reads) if r.buffer in constants), None)
+    if position is not None:
+        sch.host_stage(sch.cache_read(block, position, "global", [block]))
 
 
 def copied(sch: Schedule, name: str, load: BufferLoad) -> None:

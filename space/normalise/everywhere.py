@@ -18,16 +18,8 @@ from autosched.schedule import Schedule
 from autosched.schedule.primitives.reductions.factors import is_narrow
 from autosched.schedule.primitives.reductions.matrices import element_of
 from autosched.target import Target
-from space.normalise.blocks import (
-    device_block,
-    device_blocks,
-    extents,
-    loads_of,
-    named,
-    readers_of,
-    store_of,
-    writer_of,
-)
+from space.normalise.blocks import device_blocks, extents, loads_of, readers_of, store_of, writer_of
+from space.normalise.copies import constant
 
 MOST = 16  # sums, and stages behind them
 
@@ -150,7 +142,4 @@ def _made(sch: Schedule, found: _Read, target: Target) -> None:
             sch.narrow_block(copy)
         if maker.init is not None:
             sch.sum_by_matrix(copy, len(along) - 1, depth)
-            name = named(sch, copy)
-            constants = {c.buffer for c in sch.func.constants}
-            position = next(n for n, r in enumerate(device_block(sch, name).reads) if r.buffer in constants)
-            sch.host_stage(sch.cache_read(copy, position, "global", [copy]))
+            constant(sch, copy)

@@ -10,7 +10,7 @@ from autosched.ir.stmt import PrimFunc
 from autosched.schedule import Schedule
 from autosched.schedule.primitives.reductions.terms import terms_of
 from autosched.target import Target
-from space.normalise import offsets
+from space.normalise import copies, offsets
 from space.normalise.blocks import device_block, device_blocks, given, named, product_of, store_of
 
 
@@ -28,11 +28,7 @@ def apply(sch: Schedule, target: Target) -> None:
         if terms_of(device_block(sch, block.name)) is None:
             continue
         for made in sch.split_terms(sch.get_sblock(block.name)):
-            constants = {c.buffer for c in sch.func.constants}
-            reads = device_block(sch, named(sch, made)).reads
-            position = next((n for n, r in enumerate(reads) if r.buffer in constants), None)
-            if position is not None:
-                sch.host_stage(sch.cache_read(made, position, "global", [made]))
+            copies.constant(sch, made)
             _spread(sch, named(sch, made))
 
 

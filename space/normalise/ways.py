@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 
@@ -100,32 +100,16 @@ def attempt(func: PrimFunc, target: Target, wanted: Wanted, last: bool = True) -
     if not plain_blocks(begun.func):
         return None, ""
     trims.unread(begun)
-    if wanted.chosen:
-        sides = None if is_packed(begun.func, target) else chosen.apart(begun, target)
-        if sides is None:
-            return None, ""
-        begun = sides
-    if wanted.returned:
-        between = None if is_packed(begun.func, target) else handed.between(begun)
-        if between is None:
-            return None, ""
-        begun = between
-    if wanted.handed:
-        ended = handed.apart(begun)
-        if ended is None:
-            return None, ""
-        begun = ended
-    if wanted.digits:
-        asked = wanted.ranged, wanted.shared, wanted.grouped
-        split = None if is_packed(begun.func, target) else digits.apart(begun, target, *asked)
-        if split is None:
-            return None, ""
-        begun = split
-    if wanted.beside:
-        there = None if is_packed(begun.func, target) else beside.apart(begun, target)
-        if there is None:
-            return None, ""
-        begun = there
+    first = _after(begun, target, (
+        (wanted.chosen, True, lambda sch: chosen.apart(sch, target)),
+        (wanted.returned, True, handed.between),
+        (wanted.handed, False, handed.apart),
+        (wanted.digits, True, lambda sch: digits.apart(sch, target, wanted.ranged, wanted.shared, wanted.grouped)),
+        (wanted.beside, True, lambda sch: beside.apart(sch, target)),
+    ))
+    if first is None:
+        return None, ""
+    begun = first
     if (wanted.settled and not turned.many(begun.func)) or (wanted.lone and not lone.joins(begun.func)):
         return None, ""
     if wanted.finer and (is_packed(begun.func, target) or not gathers.coarser(begun.func)):
@@ -136,21 +120,14 @@ def attempt(func: PrimFunc, target: Target, wanted: Wanted, last: bool = True) -
         if loaded is None and not wanted.finer:
             return None, ""
         begun = loaded or begun
-    if wanted.moved:
-        made = None if is_packed(begun.func, target) else moving.apart(begun, target)
-        if made is None:
-            return None, ""
-        begun = made
-    if wanted.returned:
-        ended = handed.apart(begun)
-        if ended is None:
-            return None, ""
-        begun = ended
-    if wanted.everywhere:
-        spread = None if is_packed(begun.func, target) else everywhere.apart(begun, target)
-        if spread is None:
-            return None, ""
-        begun = spread
+    then = _after(begun, target, (
+        (wanted.moved, True, lambda sch: moving.apart(sch, target)),
+        (wanted.returned, False, handed.apart),
+        (wanted.everywhere, True, lambda sch: everywhere.apart(sch, target)),
+    ))
+    if then is None:
+        return None, ""
+    begun = then
     cut = None if wanted.whole else _trimmed(begun, func, target)
     if cut is not None:
         found, why = _from(cut, func, target, wanted, last)
@@ -158,6 +135,25 @@ def attempt(func: PrimFunc, target: Target, wanted: Wanted, last: bool = True) -
         if found is not None or (wanted != wanted.plain and _from(cut, func, target, wanted.plain, last)[0] is not None):
             return found, why
     return _from(begun, func, target, wanted, last)
+
+
+def _after(
+    begun: Schedule, target: Target, rules: Sequence[tuple[bool, bool, Callable[[Schedule], Schedule | None]]]
+) -> Schedule | None:
+    """A program after what is wanted of some rules, one after the other; None where one of these finds nothing to do.
+
+    Args:
+        begun: of the program.
+        target: the machine.
+        rules: of each whether it is wanted, whether it is for programs alone that are in no form yet, and what it makes of one.
+    """
+    for wanted, plain, rule in rules:
+        if wanted:
+            made = None if plain and is_packed(begun.func, target) else rule(begun)
+            if made is None:
+                return None
+            begun = made
+    return begun
 
 
 def _trimmed(begun: Schedule, func: PrimFunc, target: Target) -> Schedule | None:

@@ -90,7 +90,7 @@ class Rise(NumericRule):
 
     def features(self, model: Model, points: Points, plan: Plan) -> list[npt.NDArray[np.float64]]:
         """Log tiles of the second kind, and of a tile of it; 0 where there is none."""
-        if len(model.values[model.index["head_rise"]]) < 2 if "head_rise" in model.index else True:
+        if "head_rise" not in model.index or len(model.values[model.index["head_rise"]]) == 1:
             return []
         if plan.main < 2:
             return [np.zeros(len(points))] * 2
