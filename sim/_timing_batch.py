@@ -28,6 +28,7 @@ from sim.isa import (
     OP_LOAD,
     OP_STORE,
     OPCODE,
+    RESET,
     X_PAD_0,
     X_PAD_1,
     X_SIZE,
@@ -106,3 +107,20 @@ def work_of(table: I64, par: I64, tile: int, out: I64) -> None:
             out[i] = uop_count(row, par[P_FSIM]) * tile
         elif op == OP_ALU:
             out[i] = uop_count(row, par[P_FSIM])
+
+
+@lean
+def totals_of(table: I64, fsim: int, loaded: I64, rest: I64) -> None:
+    """Add up elements and micro-ops of all rows: ``loaded`` by memory type, ``rest`` stored, of GEMMs but resets, of the ALU."""
+    for i in range(len(table)):
+        row = table[i]
+        op = row[OPCODE]
+        if op == OP_LOAD:
+            if 0 <= row[MEM] < len(loaded):
+                loaded[row[MEM]] += row[X_SIZE] * row[Y_SIZE]
+        elif op == OP_STORE:
+            rest[0] += row[X_SIZE] * row[Y_SIZE]
+        elif op == OP_GEMM and row[RESET] == 0:
+            rest[1] += uop_count(row, fsim)
+        elif op == OP_ALU:
+            rest[2] += uop_count(row, fsim)

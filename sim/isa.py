@@ -140,10 +140,10 @@ def kernel_table(rows: npt.ArrayLike) -> Table:
 
 def queue_of(table: Table) -> npt.NDArray[np.int64]:
     """Return the queue (QUEUE_LOAD, QUEUE_COMPUTE or QUEUE_STORE) that executes each row."""
-    op, mem = table[:, OPCODE], table[:, MEM]
+    op, mem = table[:, OPCODE].copy(), table[:, MEM].copy()  # a column lies far apart, and is gone through several times
     is_load = (op == OP_LOAD) & ((mem == MEM_INP) | (mem == MEM_WGT))
     queues = np.where(is_load, QUEUE_LOAD, np.where(op == OP_STORE, QUEUE_STORE, QUEUE_COMPUTE))
-    return queues.astype(np.int64)
+    return queues.astype(np.int64, copy=False)
 
 
 def bounds(config: VTAConfig, semantics: str = "chisel") -> tuple[Table, Table]:

@@ -9,11 +9,10 @@ import numpy as np
 import numpy.typing as npt
 
 from sim import encoding, isa
-from sim.config import ITER_BITS, VTAConfig, mode_of
+from sim.config import VTAConfig, mode_of
 from sim.dram import SPACE
 from sim.errors import ConfigError, ExecutionError, LimitError
 
-ZERO_TRIPS = 1 << ITER_BITS  # what the RTL makes of a zero loop count
 UOP_SPAN = 2 << encoding.CHISEL.uop_index  # values of its micro-op counter
 ZERO_ROWS = 1 << 16  # and of a STORE with y_size 0
 MAX_SRAM_BYTES = 1 << 30
@@ -61,16 +60,6 @@ def region(table: isa.Table) -> tuple[Ints, Ints]:
     return width, height
 
 
-def trip_counts(table: isa.Table, mode: str) -> tuple[Ints, Ints, Ints]:
-    """(iter_out, iter_in, uops) of each GEMM and ALU as executed; the RTL turns 0 into 16384."""
-    outer, inner = table[:, isa.ITER_OUT], table[:, isa.ITER_IN]
-    uops = table[:, isa.UOP_END] - table[:, isa.UOP_BGN]
-    if mode == "chisel":
-        # Its micro-op counter has the 14 bits of uop_end, which an empty or reversed range wraps around.
-        return np.where(outer == 0, ZERO_TRIPS, outer), np.where(inner == 0, ZERO_TRIPS, inner), (uops - 1) % UOP_SPAN + 1
-    return outer, inner, np.maximum(uops, 0)
-
-
 def work(table: isa.Table, config: VTAConfig, mode: str) -> Ints:
     """Element transfers or micro-op executions of each instruction; a large GEMM tile counts as its 16x16 parts."""
     from sim._timing_batch import work_of
@@ -80,6 +69,16 @@ def work(table: isa.Table, config: VTAConfig, mode: str) -> Ints:
     tile = max(1, config.batch * config.block_in * config.block_out // 256)
     work_of(isa.kernel_table(table), parameters(config, INSN_ADDRESS, mode), tile, out)
     return out
+
+
+def totals(table: isa.Table, mode: str) -> tuple[list[int], list[int]]:
+    """Elements that all loads move, by memory type; and those stored, micro-ops of GEMMs but resets, and of the ALU."""
+    from sim._timing_batch import totals_of
+
+    loaded: Ints = np.zeros(len(isa.MEMORY_NAMES), dtype=np.int64)
+    rest: Ints = np.zeros(3, dtype=np.int64)
+    totals_of(isa.kernel_table(table), int(mode == "fsim"), loaded, rest)
+    return loaded.tolist(), rest.tolist()
 
 
 def check_work(table: isa.Table, config: VTAConfig, mode: str, max_work: int = MAX_WORK) -> None:

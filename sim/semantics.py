@@ -78,29 +78,17 @@ def count(table: isa.Table, config: VTAConfig, order: Ints | None = None, mode: 
     Bytes count x_size * y_size elements without pads, an ACC_8BIT element as a full one; micro-ops of a reset
     GEMM are not counted (vta.md 3.6).
     """
-    ran = table if order is None else table[order]
-    sizes = isa.element_bytes(config)
-    area = ran[:, isa.X_SIZE] * ran[:, isa.Y_SIZE]
-    op = ran[:, isa.OPCODE].copy()
-    loads = np.flatnonzero(op == isa.OP_LOAD)
-    moved, mem = area[loads], ran[loads, isa.MEM]
-    computes = ran[np.flatnonzero((op == isa.OP_GEMM) | (op == isa.OP_ALU))]
-    outer, inner, uops = legality.trip_counts(computes, mode)
-    times = outer * inner * uops
-
-    def loaded(memory: int) -> int:
-        return int(moved[mem == memory].sum() * sizes[min(memory, isa.MEM_ACC)])
-
-    alu = computes[:, isa.OPCODE] == isa.OP_ALU
-    gemm = ~alu & (computes[:, isa.RESET] == 0)
+    sizes = isa.element_bytes(config).tolist()
+    loaded, (stored, multiplied, computed) = legality.totals(table if order is None else table[order], mode)
+    wide = loaded[isa.MEM_ACC] + loaded[isa.MEM_ACC_8BIT]
     return {
-        "inp_load_nbytes": loaded(isa.MEM_INP),
-        "wgt_load_nbytes": loaded(isa.MEM_WGT),
-        "acc_load_nbytes": loaded(isa.MEM_ACC) + loaded(isa.MEM_ACC_8BIT),
-        "uop_load_nbytes": loaded(isa.MEM_UOP),
-        "out_store_nbytes": int(area[op == isa.OP_STORE].sum() * sizes[isa.MEM_OUT]),
-        "gemm_counter": int(times[gemm].sum()),
-        "alu_counter": int(times[alu].sum()),
+        "inp_load_nbytes": loaded[isa.MEM_INP] * sizes[isa.MEM_INP],
+        "wgt_load_nbytes": loaded[isa.MEM_WGT] * sizes[isa.MEM_WGT],
+        "acc_load_nbytes": wide * sizes[isa.MEM_ACC],
+        "uop_load_nbytes": loaded[isa.MEM_UOP] * sizes[isa.MEM_UOP],
+        "out_store_nbytes": stored * sizes[isa.MEM_OUT],
+        "gemm_counter": multiplied,
+        "alu_counter": computed,
     }
 
 

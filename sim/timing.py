@@ -51,7 +51,7 @@ from sim.isa import (
     kernel_table,
     table_of,
 )
-from sim.legality import work
+from sim.legality import totals, work
 from sim.markup import listing
 
 __all__ = [
@@ -335,4 +335,5 @@ def warm() -> None:
     simulate(table_of([one_load, Finish()]), config)
     check_fields(table_of([one_load]), config)
     work(table_of([one_load]), config, "chisel")
+    totals(table_of([one_load]), "chisel")
     load_words(MEM_UOP, 0, 1, 1, 1, config=config)

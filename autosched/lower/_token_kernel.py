@@ -168,11 +168,11 @@ def needs(table: I64, engine: I64, uop_at: I64, triples: I64, inp: I64, wgt: I64
 
 
 @lean
-def tokens(table: I64, engine: I64, need: I64, acquired: I64) -> None:
+def tokens(table: I64, engine: I64, need: I64, acquired: I64, given: I64) -> None:
     """Writes the four flags of every instruction: the fewest tokens that order what ``need`` orders.
 
     Engines are in order, so a token from an instruction also speaks for all earlier ones of its engine. ``acquired``: the latest
-    acquired instruction per channel, -1 at first.
+    acquired instruction per channel, -1 at first. ``given``: how many tokens there are per channel, 0 at first.
     """
     n = table.shape[0]
     for i in range(n):
@@ -183,23 +183,27 @@ def tokens(table: I64, engine: I64, need: I64, acquired: I64) -> None:
                 table[i, POP_NEXT] = 1
                 table[p, PUSH_PREV] = 1
                 acquired[FROM_COMPUTE] = p
+                given[FROM_COMPUTE] += 1
         elif e == STORE:
             p = need[i, COMPUTE]
             if p > acquired[TO_STORE]:
                 table[i, POP_PREV] = 1
                 table[p, PUSH_NEXT] = 1
                 acquired[TO_STORE] = p
+                given[TO_STORE] += 1
         else:
             p = need[i, LOAD]
             if p > acquired[TO_COMPUTE]:
                 table[i, POP_PREV] = 1
                 table[p, PUSH_NEXT] = 1
                 acquired[TO_COMPUTE] = p
+                given[TO_COMPUTE] += 1
             p = need[i, STORE]
             if p > acquired[FROM_STORE]:
                 table[i, POP_NEXT] = 1
                 table[p, PUSH_PREV] = 1
                 acquired[FROM_STORE] = p
+                given[FROM_STORE] += 1
 
 
 @lean
@@ -228,7 +232,7 @@ def waiting(table: I64, engine: I64, pushes: I64, pops: I64, counts: I64) -> Non
     """Per channel, in the first row of ``counts``, an upper bound of the tokens that wait at once.
 
     When a producer pushes, every consumer has taken its token that precedes the instruction whose token the producer's engine
-    took last on the channel back. Room to work in, zeros: ``pushes`` and ``pops`` (4, n), ``counts`` (3, 4).
+    took last on the channel back. Room to work in, zeros: ``pushes`` and ``pops`` (4, tokens of a channel), ``counts`` (3, 4).
     """
     n = table.shape[0]
     producer = (LOAD, COMPUTE, COMPUTE, STORE)

@@ -55,12 +55,10 @@ class Stream:
 
 def warm() -> None:
     """Compiles the kernels, or loads them from numba's cache."""
-    from autosched.lower._token_kernel import tokens
-
     table = np.stack([no_op(), no_op()])
     engine = np.ones(2, dtype=np.int64)
     need, _ = _needs(table, engine, np.zeros(2, dtype=np.int64), np.zeros((1, 3), dtype=np.int64), (2, 2, 2), False)
-    tokens(table, engine, need, _unknown(4))
+    _flagged(table, engine, need)
     _waiting(table)
     _dram_needs(np.zeros((2, 4), dtype=np.int64), np.zeros(2, dtype=np.int64), engine, 1)
 
@@ -119,18 +117,25 @@ def finish(
 
 def _tokens(table: isa.Table, engine: Ints, need: Ints, config: VTAConfig) -> None:
     """Writes the flags of every instruction, so few that their counters hold all that wait; adds to ``need`` what that takes."""
-    from autosched.lower._token_kernel import tokens
-
-    tokens(table, engine, need, _unknown(4))
+    given = _flagged(table, engine, need)
     for _ in range(ROUNDS):
-        over = [c for c, (most, _) in enumerate(_outstanding(table, config, engine)) if most > CAPACITY]
+        over = [c for c, (most, _) in enumerate(_outstanding(table, config, engine, given)) if most > CAPACITY]
         if not over:
             return
         for channel in over:
             _hold_back(table, engine, need, channel)
         table[:, FLAGS] = 0
-        tokens(table, engine, need, _unknown(4))
+        given = _flagged(table, engine, need)
     _check_waiting(table, config)
+
+
+def _flagged(table: isa.Table, engine: Ints, need: Ints) -> int:
+    """Writes the fewest tokens that order what ``need`` orders, and says how many there are on a channel at most."""
+    from autosched.lower._token_kernel import tokens
+
+    given: Ints = np.zeros(4, dtype=np.int64)
+    tokens(table, engine, need, _unknown(4), given)
+    return int(given.max())
 
 
 def _hold_back(table: isa.Table, engine: Ints, need: Ints, channel: int) -> None:
@@ -178,13 +183,18 @@ def _unknown(*shape: int) -> Ints:
     return np.full(shape, -1, dtype=np.int64)
 
 
-def _outstanding(table: isa.Table, config: VTAConfig, engine: Ints | None = None) -> tuple[tuple[int, int], ...]:
-    """Per channel the most tokens that can wait at once, and who gives the last of them; nothing where they surely fit."""
-    pushes = (
-        ((table[:, isa.OPCODE] == isa.OP_LOAD) & (table[:, isa.MEM] != isa.MEM_UOP) & (table[:, isa.PUSH_NEXT] != 0)).sum(),
-        table[:, isa.PUSH_PREV].sum(), table[:, isa.PUSH_NEXT].sum(),
-    )
-    if max(int(p) for p in pushes) <= CAPACITY or _waiting(table, engine) <= CAPACITY:
+def _outstanding(
+    table: isa.Table, config: VTAConfig, engine: Ints | None = None, given: int | None = None
+) -> tuple[tuple[int, int], ...]:
+    """Per channel the most tokens that can wait at once, and who gives the last of them; nothing where they surely fit.
+
+    Args:
+        table: instructions with their flags.
+        config: the machine.
+        engine: of each instruction, where it is known.
+        given: how many tokens there are on a channel at most, where that is known.
+    """
+    if (given is not None and given <= CAPACITY) or _waiting(table, engine, given) <= CAPACITY:
         return ()
     # The bound above only sees direct neighbours; the exact count sees every path of tokens.
     from sim import tokens as flow
@@ -204,12 +214,12 @@ def _check_waiting(table: isa.Table, config: VTAConfig) -> None:
             )
 
 
-def _waiting(table: isa.Table, engine: Ints | None = None) -> int:
-    """An upper bound of the tokens that wait at once on a channel; ``engine`` of each instruction, where it is known."""
+def _waiting(table: isa.Table, engine: Ints | None = None, given: int | None = None) -> int:
+    """An upper bound of the tokens that wait at once on a channel; ``engine`` and ``given`` as for ``_outstanding``."""
     from autosched.lower._token_kernel import waiting
 
     counts: Ints = np.zeros((3, 4), dtype=np.int64)
-    pushes, pops = (np.zeros((4, len(table)), dtype=np.int64) for _ in range(2))
+    pushes, pops = (np.zeros((4, len(table) if given is None else given), dtype=np.int64) for _ in range(2))
     waiting(table, isa.queue_of(table) if engine is None else engine, pushes, pops, counts)
     return int(counts[0].max())
 
