@@ -377,26 +377,30 @@ class _Emitter:
         self.check_dram(used)
         pages, at = place_buffers(self.program.given, middle, lives_of(middle, self.sites, self.program))
         copies, kernels, leaders = self.emit(at)
-        table, position, step, zero_rows = _stack(copies, kernels)
-        zeros = 0
+        groups = [*copies, *kernels]
+        position, step, zero_rows = _keys(groups)
+        zeros = base = 0
         if bool(zero_rows.any()):
-            zeros = self.zero_bytes(table[zero_rows])
+            zeros = max(self.zero_bytes(rows.table[rows.zeros]) for rows in copies if rows.zeros is not None and rows.zeros.any())
             base = pages.take("zeros", zeros)
-            table[zero_rows, isa.DRAM] = base // isa.element_bytes(self.config)[table[zero_rows, isa.MEM]]
-        check_instructions(len(table), self.program.root.name)
+        check_instructions(len(position), self.program.root.name)
         sequence = in_order(position, step)
         micro, placed, where, kernel = self.place_uops(kernels, sequence)
         uop_base = pages.take("uops", self.config.uop_elem_bytes * len(micro.triples))
-        # Rows move once more: into program order, with room for the LOAD UOPs among them and the end behind.
+        # Rows go where they belong in the program, with room for the LOAD UOPs among them and the end behind.
         loads = uops.load_rows(placed, uop_base // self.config.uop_elem_bytes)
         spots = where[placed.before] if len(loads) > 1 else np.zeros(len(loads), dtype=np.int64)
         target = np.arange(len(sequence)) + np.searchsorted(spots, np.arange(len(sequence)), side="right")
         stream = tokens.Stream.empty(len(sequence) + len(loads), micro.triples)
-        if len(loads) <= 1:
-            # By clipping: to check the indices, NumPy would write to a buffer first.
-            np.take(table, sequence, axis=0, out=stream.table[len(loads) : len(loads) + len(sequence)], mode="clip")
-        else:
-            stream.table[target] = table[sequence]
+        place = np.empty_like(target)
+        place[sequence] = target
+        end = 0
+        for group in groups:
+            begin, end = end, end + len(group.table)
+            stream.table[place[begin:end]] = group.table
+        if zeros:
+            blank = place[zero_rows]
+            stream.table[blank, isa.DRAM] = base // isa.element_bytes(self.config)[stream.table[blank, isa.MEM]]
         stream.table[spots + np.arange(len(loads))] = loads
         users = target[where]
         stream.table[users, isa.UOP_BGN] = placed.begin
@@ -545,16 +549,11 @@ class _Emitter:
             raise LoweringError("field", reason) from None
 
 
-def _stack(copies: Sequence[dma.Rows], kernels: Sequence[Kernels]) -> tuple[isa.Table, Ints, Ints, Any]:
-    parts: list[Any] = [*copies, *kernels]
-    table = np.concatenate([p.table for p in parts])
-    position = np.concatenate([p.position for p in parts])
-    step = np.concatenate([p.step for p in parts])
-    if all(not isinstance(p, dma.Rows) or p.zeros is None for p in parts):
-        return table, position, step, np.zeros(len(table), dtype=bool)
-    zero = np.concatenate([
-        p.zeros if isinstance(p, dma.Rows) and p.zeros is not None else np.zeros(len(p.table), dtype=bool) for p in parts
-    ])
-    return table, position, step, zero
-
-
+def _keys(groups: Sequence[dma.Rows | Kernels]) -> tuple[Ints, Ints, npt.NDArray[np.bool_]]:
+    """Of the rows of all groups: their keys in the program's order, their steps, and which of them read the page of zeros."""
+    position, step = np.concatenate([g.position for g in groups]), np.concatenate([g.step for g in groups])
+    marks = [g.zeros if isinstance(g, dma.Rows) else None for g in groups]
+    if all(zeros is None for zeros in marks):
+        return position, step, np.zeros(len(position), dtype=bool)
+    zero = np.concatenate([np.zeros(len(g.table), dtype=bool) if zeros is None else zeros for g, zeros in zip(groups, marks)])
+    return position, step, zero
