@@ -33,7 +33,8 @@ from sim.timing import PIPELINE_CYCLES
 
 HAZARD_DISTANCE = 2
 PlainDim = tuple[int, tuple[int, ...], str | None]  # extent, strides and note of a loop that no condition shortens
-# Of every operand the columns of its strides, along the outer and the inner loop.
+# The columns of the outer and the inner loop: their iterations, and of every operand the strides.
+TRIPS = (isa.ITER_OUT, isa.ITER_IN)
 STRIDES = ((isa.DST_OUT, isa.DST_IN), (isa.SRC_OUT, isa.SRC_IN), (isa.WGT_OUT, isa.WGT_IN))
 
 
@@ -199,6 +200,20 @@ def _pairs(can: list[Dim], must: list[Dim], one: Dim) -> Iterator[tuple[Dim, Dim
         yield one, one
 
 
+def whole_loops(fold: Fold) -> dict[int, int]:
+    """By column, what an instruction says of those of the hardware's loops that no condition shortens.
+
+    A loop of one iteration has no stride worth telling apart: 0 lets kernels and instructions be equal.
+    """
+    found: dict[int, int] = {}
+    for loop, dim in enumerate((fold.out, fold.inner)):
+        if not dim.limits:
+            found[TRIPS[loop]] = dim.extent
+            if dim.extent > 1:
+                found.update((columns[loop], stride) for columns, stride in zip(STRIDES, dim.strides))
+    return found
+
+
 def rows_of(
     name: str, fold: Fold, operands: Sequence[Place], grid: Grid, columns: Mapping[int, int], step: int, steps: int,
     sequential: bool, moved: Ints | None = None,
@@ -214,26 +229,24 @@ def rows_of(
         repeat, which = repeat[keep], which[keep]
         grid = grid.take(repeat)
         shift = shift[repeat] + which[:, None] * np.array(dim.strides, dtype=np.int64)
-    bounds = [interval(d.limits, d.extent, grid) for d in (fold.out, fold.inner)]
-    keep = (bounds[0][1] > bounds[0][0]) & (bounds[1][1] > bounds[1][0])
+    cut = [(loop, dim) for loop, dim in enumerate((fold.out, fold.inner)) if dim.limits]
+    bounds = [interval(dim.limits, dim.extent, grid) for _, dim in cut]
+    keep = np.logical_and.reduce([np.ones(grid.count, dtype=bool), *[high > low for low, high in bounds]])
     if not bool(keep.all()):
         grid, shift = grid.take(keep), shift[keep]
         bounds = [(low[keep], high[keep]) for low, high in bounds]
     n = grid.count
     table = np.zeros((n, isa.NCOLS), dtype=np.int64)
-    for column, value in columns.items():
+    for column, value in {**columns, **whole_loops(fold)}.items():
         table[:, column] = value
     base = np.zeros((n, 3), dtype=np.int64)
     for k, place in enumerate(operands):
         base[:, k] = place.base(grid.values, n) + shift[:, k]
-    for which_loop, (dim, (low, high), trips) in enumerate(
-        ((fold.out, bounds[0], isa.ITER_OUT), (fold.inner, bounds[1], isa.ITER_IN))
-    ):
-        table[:, trips] = high - low
+    for (loop, dim), (low, high) in zip(cut, bounds):
+        table[:, TRIPS[loop]] = high - low
         for k in range(len(operands)):
             base[:, k] += low * dim.strides[k]
-            # A loop of one iteration has no stride worth telling apart: 0 lets kernels and instructions be equal.
-            table[:, STRIDES[k][which_loop]] = np.where(high - low > 1, dim.strides[k], 0)
+            table[:, STRIDES[k][loop]] = np.where(high - low > 1, dim.strides[k], 0)
     pattern = np.zeros((prod(d.extent for d in fold.uops), 3), dtype=np.int64)
     pattern[:, : len(operands)] = fold.offsets(len(operands))
     order = grid.step * steps + step if sequential else np.full(n, step, dtype=np.int64)

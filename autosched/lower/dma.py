@@ -162,7 +162,9 @@ def lower_copy(site: Site, elems: Elements, key: Key, config: VTAConfig, semanti
         rows = _padded(site.name, boxes, x, y, memory, most)
     else:
         rows = _emit(boxes, y, isa.OP_STORE, isa.MEM_OUT)
-    return _as_runs(_joined(rows)) if mode == "merge" else rows
+    if mode != "merge":
+        return rows
+    return _joined(rows) if is_load else _as_runs(_joined(rows))
 
 
 def _as_runs(rows: Rows) -> Rows:
@@ -173,7 +175,6 @@ def _as_runs(rows: Rows) -> Rows:
     table = rows.table
     width = table[:, isa.X_SIZE] * table[:, isa.Y_SIZE]
     run = (table[:, isa.Y_SIZE] > 1) & (table[:, isa.X_STRIDE] == table[:, isa.X_SIZE]) & (width <= FIELD_MAX)
-    run &= table[:, isa.OPCODE] == isa.OP_STORE
     if not run.any():
         return rows
     made = table.copy()
@@ -271,16 +272,18 @@ def _boxes(name: str, grid: Grid, x: Dim, y: Dim, sram: Ints, dram: Ints, padded
     )
     # Rows that only run in part are not dense in SRAM: one DMA each. Whole rows that do not run are left out.
     ragged = (full.x1 - full.x0 < full.width) & (full.y1 - full.y0 > 1)
-    full, source = _split_rows(name, full, ragged)
+    if ragged.any():
+        full, source = _split_rows(name, full, ragged)
+        grid, padded = grid.take(source), padded[source]
     keep = (full.x1 > full.x0) & (full.y1 > full.y0)
-    full, source = full.take(keep), source[keep]
-    grid = grid.take(source)
+    if not keep.all():
+        full, grid, padded = full.take(keep), grid.take(keep), padded[keep]
     ran_x0, ran_y0 = full.x0, full.y0
     px0, px1 = interval(x.pads, x.extent, grid)
     py0, py1 = interval(y.pads, y.extent, grid)
     px0, px1 = np.maximum(px0, ran_x0), np.minimum(px1, full.x1)
     py0, py1 = np.maximum(py0, ran_y0), np.minimum(py1, full.y1)
-    empty = padded[source] | (px1 <= px0) | (py1 <= py0)
+    empty = padded | (px1 <= px0) | (py1 <= py0)
     px0, px1 = np.where(empty, ran_x0, px0), np.where(empty, ran_x0, px1)
     py0, py1 = np.where(empty, ran_y0, py0), np.where(empty, ran_y0, py1)
     return _Boxes(
@@ -327,8 +330,10 @@ def _padded(name: str, boxes: _Boxes, x: Dim, y: Dim, memory: int, most: int) ->
     if not (boxes.x0.any() or boxes.y0.any()) and (boxes.x1 == boxes.width).all() and (boxes.y1 == boxes.height).all():
         return _emit(boxes, y, isa.OP_LOAD, memory)
     blank = boxes.x1 <= boxes.x0
-    zeros = [boxes.take(blank)]
-    boxes = boxes.take(~blank)
+    zeros: list[_Boxes] = []
+    if blank.any():
+        zeros.append(boxes.take(blank))
+        boxes = boxes.take(~blank)
     wide = ((boxes.x0 > most) | (boxes.width - boxes.x1 > most)) & (boxes.height > 1)
     if bool(wide.any()):
         boxes, fresh = _row_by_row(name, boxes, wide, x, y)
@@ -359,10 +364,9 @@ def _padded(name: str, boxes: _Boxes, x: Dim, y: Dim, memory: int, most: int) ->
                 setattr(boxes, f"{axis}0", getattr(boxes, f"{axis}0") - amount)
                 setattr(boxes, f"{axis}1", getattr(boxes, f"{axis}1") - amount)
     rows = _emit(boxes, y, isa.OP_LOAD, memory)
-    blanks = zeros[0].concat(*zeros[1:])
-    if not len(blanks.sram):
+    if not sum(len(piece.sram) for piece in zeros):
         return rows
-    fill = _zeros(blanks, memory, most)
+    fill = _zeros(zeros[0].concat(*zeros[1:]), memory, most)
     table = np.concatenate([rows.table, fill.table])
     marks = np.concatenate([np.zeros(len(rows.table), dtype=bool), np.ones(len(fill.table), dtype=bool)])
     return Rows(table, np.concatenate([rows.position, fill.position]), np.concatenate([rows.step, fill.step]), marks)

@@ -15,7 +15,7 @@ from math import prod
 import numpy as np
 
 from autosched.lower.affine import Ints, Loop
-from autosched.lower.compute import STRIDES, Fold, Folder, Kernels, join, rows_of
+from autosched.lower.compute import Fold, Folder, Kernels, join, rows_of, whole_loops
 from autosched.lower.elements import Place
 from autosched.lower.limits import LIMITS, check_instructions, check_uops
 from autosched.lower.nest import Dim, Grid, Steps, cases, make_grid, note_of, sort_out, within
@@ -274,11 +274,8 @@ def _instructions(pieces: _Pieces, kind: Ints, folds: Sequence[Fold], folder: Fo
     rows = np.zeros((len(folds), isa.NCOLS), dtype=np.int64)
     rows[:, isa.OPCODE] = isa.OP_GEMM
     for own, fold in zip(rows, folds):
-        for loop, (dim, trips) in enumerate(((fold.out, isa.ITER_OUT), (fold.inner, isa.ITER_IN))):
-            own[trips] = dim.extent
-            if dim.extent > 1:
-                for columns, stride in zip(STRIDES, dim.strides):
-                    own[columns[loop]] = stride
+        for column, value in whole_loops(fold).items():
+            own[column] = value
     return Kernels(
         rows.take(leader, axis=0), pieces.position.take(first), np.zeros(len(first), dtype=np.int64), which, base, patterns,
     )

@@ -377,7 +377,7 @@ class _Emitter:
         self.check_dram(used)
         pages, at = place_buffers(self.program.given, middle, lives_of(middle, self.sites, self.program))
         copies, kernels, leaders = self.emit(at)
-        groups = [*copies, *kernels]
+        groups: list[dma.Rows | Kernels] = [*copies, *kernels]
         position, step, zero_rows = _keys(groups)
         zeros = base = 0
         if bool(zero_rows.any()):
