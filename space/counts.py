@@ -15,6 +15,7 @@ from space.joins import compares_all, groups_of, is_extremum, joins_of_windows
 from space.lanes import Filling, part, repeats, shares
 from space.least_elements import least_of
 from space.least_epilogue import Epilogue, blocks_of, identities_of, shared_epilogue
+from space.least_loads import widens_sooner
 from space.passing import stored as stored_by
 
 if TYPE_CHECKING:
@@ -136,9 +137,9 @@ class Counts:
 
     @cached_property
     def _useful(self) -> int:
-        """Products that no padding makes zero; where a load widens, what an identity widens needs none."""
-        widens = self.model.target.loads_widen and self.widened
-        return self.model.padding.useful if self.nest.anchor and not widens else 0
+        """Products that no padding makes zero; where a load widens sooner, what an identity widens needs none."""
+        sooner = self.widened and widens_sooner(self.model.target)
+        return self.model.padding.useful if self.nest.anchor and not sooner else 0
 
     @cached_property
     def _left(self) -> int:
@@ -290,9 +291,10 @@ class Counts:
             cycles = joins_of_windows(self.model, used, apart, is_extremum(nest), bool(self.epilogue.named))
         else:
             steps = max(used - apart, 0)
-            # A comparison with a constant is half of a product dearer than it looks: docs/bound.md.
-            free = self.model.target.loads_widen or self.passes
-            cycles = steps if free else used + -(-3 * steps // 2) * compares_all(nest)
+            target = self.model.target
+            # A comparison with a constant is half of a product dearer than it looks; where the ALU multiplies, that is not known.
+            compared = (steps if target.multiplies else -(-3 * steps // 2)) * compares_all(nest)
+            cycles = steps if self.passes or widens_sooner(target) else used + compared
         cycles = part(cycles, self.share)
         return cycles if self._others is None else min(cycles, self.fresh)
 

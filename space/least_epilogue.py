@@ -19,9 +19,9 @@ from autosched.ir.scopes import ACC, INP, WGT
 from autosched.ir.stmt import Block, BlockRealize, Buffer, BufferStore, IterVar
 from autosched.ir.value_bounds import ValueBounds
 from autosched.target import Target
-from sim import isa, timing
 from space.least_curve import curve_operations
 from space.least_joined import MARGIN, joined_operations
+from space.least_loads import widened_in, written_in
 from space.nest import Nest
 from space.stages import Stage
 
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
 
 BITS = 32  # of an accumulator
 CYCLES = 6  # at least what a load of a vector takes where it is no way to bring a byte back
-VECTORS = 64  # of which a load is looked at for what each takes of the bus
 
 
 @dataclass(frozen=True)
@@ -87,7 +86,7 @@ def least_epilogue(
     curve = None if visit else curve_operations(nest, blocks, values, found.loaded, products)
     if curve is not None and len(curve[0]) + curve[1] > len(named) + extra:
         # Another operation may multiply, or a load bring in what was stored.
-        free = target.multiplies or target.loads_widen or _loaded_in(target) < CYCLES
+        free = target.multiplies or target.loads_widen or written_in(target) < CYCLES
         named, extra = curve[0], 0 if free else curve[1]
     return Epilogue(initial, named, frozenset(found.loaded), extra)
 
@@ -119,12 +118,8 @@ def _initial(nest: Nest, target: Target, addend: bool, anywhere: bool) -> int:
     early = (nest.anchor, *nest.sides)
     addend = addend or any(o.scope == ACC and o.consumer in early for o in nest.operands)
     # On a wide bus a load writes a vector sooner, whatever it holds.
-    return min(1 if not addend or target.semantics == "chisel" or anywhere else 2, _loaded_in(target))
-
-
-def _loaded_in(target: Target) -> int:
-    """Cycles of a vector in a long load into the accumulator."""
-    return int(timing.load_words(isa.MEM_ACC, 0, 1, VECTORS, VECTORS, config=target.config)) // VECTORS
+    write = min(1, widened_in(target), written_in(target))
+    return write if not addend or target.semantics == "chisel" or anywhere else min(write + 1, written_in(target))
 
 
 class _Chain:

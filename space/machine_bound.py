@@ -12,13 +12,13 @@ from dataclasses import dataclass
 from operator import and_
 
 from autosched.ir.scopes import ACC
+from autosched.target import Target
 from sim import isa, timing
-from sim.config import VTAConfig
 from sim.timing import PIPELINE_CYCLES as PIPELINE
 from space.counts import Context, between
 from space.formed import formings
 from space.lanes import fillings
-from space.least_loads import latency
+from space.least_loads import fills, latency
 from space.model import LAID_OUT, Model
 from space.needs import Needs, needs_of
 from space.passing import passing as passing_of
@@ -76,7 +76,7 @@ def machine_bound(
             # What a nest stores for another one is as full as its results are: another layout may leave no lane empty there.
             full |= between(model, full)
     visits = -(-formed.visits(visited) // (config.batch * config.block_out)) if models[0].origins else None
-    return min((_longest(kept, config, visits) for kept in _each_once(models, nests)), key=lambda b: b.cycles)
+    return min((_longest(kept, models[0].target, visits) for kept in _each_once(models, nests)), key=lambda b: b.cycles)
 
 
 def _each_once(models: Sequence[Model], nests: Sequence[Needs]) -> Iterator[list[Needs]]:
@@ -93,15 +93,18 @@ def _each_once(models: Sequence[Model], nests: Sequence[Needs]) -> Iterator[list
         yield [nests[k] for k in sorted(own[which] for own in makers.values())]
 
 
-def _longest(nests: Sequence[Needs], config: VTAConfig, visits: int | None) -> MachineBound:
+def _longest(nests: Sequence[Needs], target: Target, visits: int | None) -> MachineBound:
     """The bound of what some nests need together.
 
     Args:
         nests: what each of them needs.
-        config: the machine.
+        target: the machine.
         visits: how many products there are at least, where the layout is the space's; else None.
     """
+    config = target.config
     gemm = any(n.products for n in nests)
+    # Or there is none: a load that widens is an instruction, and stands for the one that writes zeros, too.
+    alone = all(n.alone for n in nests)
     start = int(timing.fetch_cycles_floor(1, config))
     drain = int(timing.store_cycles(0, 1, 1, 1, config=config))
     uops = int(timing.load_cycles_floor(isa.MEM_UOP, 0, 1, 1, 1, config=config))
@@ -109,14 +112,16 @@ def _longest(nests: Sequence[Needs], config: VTAConfig, visits: int | None) -> M
     sums = _sharing(nests)
     products = sum(max(n.products for n in group) for group in sums)
     operations = max(n.operations for n in nests)
+    uops *= bool(operations) or not alone
     # An instruction finds and leaves one value at every place of the accumulator (docs/bound.md).
     summed = sum(min(n.summed for n in group) for group in sums)
     written = sum(min(n.written for n in group) for group in sums)
     worked = sum(max(n.worked for n in group) for group in sums)
-    writes = int(gemm and (written > 0 or not summed))  # of sums that start with what is loaded none is written otherwise
+    # Of sums that start with what is loaded none is written otherwise.
+    writes = int(gemm and not alone and (written > 0 or not summed))
     multiply = max(int(gemm), -(-summed // config.acc_depth))
     # A load with padding writes zeros as fast as a reset; on a wide bus it is the shorter instruction.
-    if timing.load_words(isa.MEM_ACC, 0, 1, 1, 1, config=config) <= PIPELINE:
+    if fills(target):
         written = 0
     others = max(writes + operations, -(-max(written, worked) // config.acc_depth))
     initial = sum(min(n.initial for n in group) for group in sums) + PIPELINE * writes
@@ -142,7 +147,7 @@ def _longest(nests: Sequence[Needs], config: VTAConfig, visits: int | None) -> M
     loading = max([loading, *(n.behind for n in nests)])
     # Every instruction is two words of the same bus: one per load, a product, every stage, a store, FINISH.
     words = _once([n.words for n in nests])
-    instructions = (len(moves) or len(words)) + multiply + others + 3
+    instructions = others + 2 + (bool(words) if alone else (len(moves) or len(words)) + multiply + 1)
     bus = sum(words.values()) + -(-instructions * 16 // config.bus_bytes)
     burst = max(1, config.burst_beats * config.bus_bytes // config.out_elem_bytes)
     vectors = sum(n.vectors for n in nests)

@@ -18,7 +18,7 @@ from space.joins import joins_of_stages
 from space.lanes import Filling, derived, part
 from space.last_loads import behind_loads
 from space.least_epilogue import blocks_of, differences_of, identities_of
-from space.least_loads import beats, latency, load
+from space.least_loads import beats, latency, load, widens_sooner
 from space.model import Model
 from space.nest import Nest
 from space.operands import Operand
@@ -56,6 +56,7 @@ class Needs:
         vector: cycles of each of them besides the products.
         behind: from when loads can begin to the last operation; 0 where nothing is known of that.
         kinds: operations that its results have had.
+        alone: whether loads that widen may bring in all that its products do.
     """
 
     streams: dict[str, int]
@@ -81,6 +82,7 @@ class Needs:
     vector: int
     behind: int
     kinds: frozenset[str]
+    alone: bool
 
 
 @dataclass(frozen=True)
@@ -135,6 +137,7 @@ class _Nest:
             + -(-(mixed + joins) // max(counts.vectors, 1)) + alone // max(self.model.out_elements, 1),
             behind=self.behind(),
             kinds=self.before.union(epilogue.named),
+            alone=bool(self.straight) and (counts.widened or not nest.tensorized) and not mixed,
         )
 
     # -- Loads -----------------------------------------------------------------------------------------------------------------
@@ -156,10 +159,17 @@ class _Nest:
             scope = WGT if WGT in others else scope
         return f"{scope} of {', '.join(sorted(made))}"
 
+    @cached_property
+    def straight(self) -> frozenset[str]:
+        """Operands of the GEMM that loads may bring to the accumulator themselves, and the identities that these do without."""
+        identities = identities_of(self.nest) if self.model.target.loads_widen else set()
+        return frozenset(o.name for o in self.nest.operands if o.scope != ACC and set(o.readers) <= identities)
+
     def loads(self) -> _Loads:
         """Of every tensor what is read, once: one that is read at several places need not come twice."""
         config, counts, context, forms = self.model.config, self.counts, self.context, self.counts.forms
         constant = {x.buffer.name for x in self.nest.func.constants}
+        straight = self.straight
         streams: dict[str, int] = {}
         addends: dict[str, int] = {}
         words: dict[str, int] = {}
@@ -169,20 +179,23 @@ class _Nest:
             # Of several scaled identities one would do.
             name = "a constant" if operand.name in constant else self.source(operand)
             known = name in words and name in (operand.name, "a constant")
-            if operand.twin or known or operand.name in context.passing | self.computed:
+            if operand.twin or known or operand.name in context.passing | self.computed | (straight & constant):
                 continue
             own = operand in self.nest.operands
             some = _real(counts.whole[k], context.full.get(operand.name) if own else None, self.lanes(operand.scope))
             if any(operand.uses(a) for a in self.nest.spatial):
                 some = int(some * self.rest.share)
             some = forms.real(self.model, operand, some, context.fuller)
+            anew = name not in words
+            words[name] = max(beats(config, operand.scope, some), words.get(name, 0))
+            if operand.name in straight:  # COMPUTE has as much to do then as with products
+                continue
             into = addends if operand.scope == ACC else streams
-            waits = name not in words and operand.consumer in reads(self.nest) and operand.scope != ACC and some
+            waits = anew and operand.consumer in reads(self.nest) and operand.scope != ACC and some
             first += load(config, operand.scope, 1) if waits and own else 0
             apart = 0 if not self.model.origins else latency(config, operand.scope)
             into[name] = max(load(config, operand.scope, some) - apart, into.get(name, 0))
             moves |= {operand.scope} if self.model.origins and some else set()
-            words[name] = max(beats(config, operand.scope, some), words.get(name, 0))
         return _Loads(streams, addends, frozenset(moves), words, first)
 
     def lanes(self, scope: str) -> int:
@@ -213,7 +226,7 @@ class _Nest:
     def links(self) -> list[Stage]:
         """Stages that add products; a single one may be an identity's."""
         differences = differences_of(self.nest)
-        return [s for s in self.nest.stages if s.products > self.model.target.loads_widen and s.block not in differences]
+        return [s for s in self.nest.stages if s.products > widens_sooner(self.model.target) and s.block not in differences]
 
     @cached_property
     def mixed(self) -> int:
@@ -241,8 +254,8 @@ class _Nest:
 
     @cached_property
     def widens(self) -> set[str]:
-        """Stages that widen what they read, where no load does."""
-        if self.model.target.loads_widen:
+        """Stages that widen what they read, where no load does so sooner."""
+        if widens_sooner(self.model.target):
             return set()
         return {s.block for s in self.nest.stages if s.products and s.block in identities_of(self.nest)}
 
