@@ -28,6 +28,8 @@ MAX_BURSTS = 50_000_000
 # Cycles from a unit's start to the first issue of its loads, before top padding; from issue to the memory's queue.
 _FIRST_ISSUE = 2
 _TO_QUEUE = 1
+# Cycles from one request of a unit that loads to its next, at least.
+REQUEST_CYCLES = 2
 # Cycles from the last word of a burst to the first one of what was kept back until then, beyond the memory's delay.
 _AGAIN = 2
 

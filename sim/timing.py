@@ -17,6 +17,7 @@ from sim.costs import (
     INSN_ADDRESS,
     MAX_BURSTS,
     PIPELINE_CYCLES,
+    REQUEST_CYCLES,
     alu_cycles,
     busy_alone,
     fetch_cycles,
@@ -55,8 +56,8 @@ from sim.legality import totals, work
 from sim.markup import listing
 
 __all__ = [
-    "CLIENT_NAMES", "INSN_ADDRESS", "MAX_BURSTS", "MAX_CYCLES", "PIPELINE_CYCLES", "TOKEN_FROM", "Timing", "alu_cycles",
-    "check_fields", "cycles", "fetch_cycles", "fetch_cycles_floor", "gemm_cycles", "instruction_cycles", "load_cycles",
+    "CLIENT_NAMES", "INSN_ADDRESS", "MAX_BURSTS", "MAX_CYCLES", "PIPELINE_CYCLES", "REQUEST_CYCLES", "TOKEN_FROM", "Timing",
+    "alu_cycles", "check_fields", "cycles", "fetch_cycles", "fetch_cycles_floor", "gemm_cycles", "instruction_cycles", "load_cycles",
     "load_cycles_floor", "load_words", "read_waits", "simulate", "store_cycles", "warm",
 ]  # fmt: skip
 

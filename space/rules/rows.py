@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from autosched.errors import ProgramError, ScheduleError
 from autosched.ir.host import split_host
+from autosched.ir.scopes import INP
+from sim import isa, timing
 from space.nest import analyse
 from space.rule import StructuralRule
 
@@ -22,8 +24,9 @@ class Rows(StructuralRule):
     strides over, or of windows that do not overlap the part that a reduction's tile reads. What is left over at the ends of a
     dimension, where no window is, is no part of it.
 
-    Where a window is one element wide the innermost dimension stays as it is: a DMA moves runs, and a run of one costs as much as
-    a burst.
+    Where a window is one element wide the innermost dimension is split if an element of the input memory takes the bus longer
+    than a load takes from one request to its next. Else it stays as it is: a DMA moves runs, and while others read, a request
+    for one element takes as long as for a longer run.
     """
 
     name = "rows"
@@ -38,7 +41,7 @@ class Rows(StructuralRule):
         done = False
         for axes, operand in [(n.axes, o) for n in nests for o in n.operands]:
             extents = [axis.extent for axis in axes]
-            strides = _strides(operand, extents)
+            strides = _strides(operand, extents, operand.scope == INP and _may_be_single(target))
             if operand.producer is not None or operand.read_index < 0 or not any(s > 1 for s in strides):
                 continue
             try:
@@ -51,8 +54,19 @@ class Rows(StructuralRule):
         return [("rows in use", other)] if done else []
 
 
-def _strides(operand: Operand, extents: list[int]) -> list[int]:
-    """Per dimension, by how much an axis strides, where all the others together stay below that; 1 where it is not split."""
+def _may_be_single(target: Target) -> bool:
+    """Whether elements of the input memory come as soon one by one as in long runs, with time to spare for other units' reads."""
+    return int(timing.load_words(isa.MEM_INP, 0, 1, 1, 1, config=target.config)) > timing.REQUEST_CYCLES
+
+
+def _strides(operand: Operand, extents: list[int], single: bool) -> list[int]:
+    """Per dimension, by how much an axis strides, where all the others together stay below that; 1 where it is not split.
+
+    Args:
+        operand: what is read.
+        extents: of the nest's axes.
+        single: whether runs may be of one element.
+    """
     moves = [[(c, extent) for c, extent in zip(coeffs, extents) if c and extent > 1] for coeffs, _ in operand.dims]
     moving = [d for d, steps in enumerate(moves) if steps]
     found = []
@@ -60,7 +74,7 @@ def _strides(operand: Operand, extents: list[int]) -> list[int]:
         stride = max((c for c, _ in steps), default=1)
         rest = [(c, extent) for c, extent in steps if c != stride]
         apart = len(rest) == len(steps) - 1 and sum(c * (extent - 1) for c, extent in rest) < stride
-        found.append(stride if apart and stride > 1 and (rest or d != moving[-1]) else 1)
+        found.append(stride if apart and stride > 1 and (rest or single or d != moving[-1]) else 1)
     return [s if s == 1 or _box(operand, d, s, extents) is not None else 1 for d, s in enumerate(found)]
 
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import re
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,8 +17,9 @@ from autosched import te
 from autosched.ir import PrimFunc
 from autosched.ir.scopes import INP
 from autosched.lower import lower_table
-from autosched.target import get_target
+from autosched.target import Target, get_target
 from autosched.workloads import workload
+from sim import isa, timing
 from space import Space
 from space.normalise import normalised
 from space.rules.rows import Rows
@@ -66,13 +70,55 @@ def test_a_dimension_is_split_where_its_windows_do_not_overlap(text: str, split:
 @pytest.mark.parametrize(("text", "shape"), [
     ("h=8,w=12,k=2,stride=2", [4, 2, 6, 2]), ("h=8,w=12,k=2,stride=4", [2, 4, 3, 4]), ("h=9,w=10,k=3,stride=3", [3, 3, 3, 3]),
     ("h=13,w=11,k=3,stride=3", [4, 3, 3, 3]), ("h=9,w=11,k=2,stride=4", [2, 4, 11]), ("h=13,w=11,k=2,stride=4", [3, 4, 11]),
-    ("h=8,w=12,k=1,stride=2", [4, 2, 12]),  # of the innermost a run of one costs as much as a burst
+    ("h=8,w=12,k=1,stride=2", [4, 2, 12]),  # of the innermost a run of one is a request for two words
 ])
 def test_which_dimensions_are_split(text: str, shape: list[int]) -> None:
     machine = get_target("vta-de10")
     sch = normalised(workload(f"conv2d:{text},ci=32,co=32").func, machine)
     ((_, other),) = Rows().apply(sch, machine)
     assert copied(other.func, "data") == [1, 2, *shape, 1, 16]
+
+
+# Keys of a machine, and the words of the bus that an element of its input memory is.
+MACHINES: list[tuple[dict[str, Any], int]] = [
+    ({}, 2), ({"LOG_BLOCK": 5}, 4), ({"LOG_BATCH": 1, "semantics": "fsim"}, 4), ({"LOG_BLOCK": 5, "bus_bytes": 16}, 2),
+    ({"bus_bytes": 16}, 1), ({"LOG_BATCH": 2, "semantics": "fsim", "bus_bytes": 16}, 4), ({"LOG_BLOCK": 3}, 1),
+    ({"LOG_BLOCK": 5, "LOG_BATCH": 1, "semantics": "fsim", "bus_bytes": 16}, 4), ({"bus_bytes": 32}, 1),
+]
+
+
+def machine_of(keys: dict[str, Any], folder: Path) -> Target:
+    path = folder / "machine.json"
+    path.write_text(json.dumps(keys))
+    return get_target(path)
+
+
+@pytest.mark.parametrize(("keys", "words"), MACHINES)
+@pytest.mark.parametrize(("stride", "k"), [(2, 1), (3, 1), (1, 1), (2, 2)])
+def test_runs_are_of_one_element_where_its_words_take_longer_than_a_request(
+    keys: dict[str, Any], words: int, stride: int, k: int, tmp_path: Path,
+) -> None:
+    machine = machine_of(keys, tmp_path)
+    assert timing.load_words(isa.MEM_INP, 0, 1, 1, 1, config=machine.config) == words
+    block = machine.config.block_in
+    text = f"conv2d:n={machine.config.batch},h=8,w={4 * stride},ci={block},co={block},k={k},stride={stride}"
+    found = Rows().apply(normalised(workload(text, machine.config.batch, block).func, machine), machine)
+    single = stride > 1 and (words > 2 or k > 1)
+    assert ["w" for _, other in found if copied(other.func, "data")[-4:-2] == [4, stride]] == ["w"] * single
+    if not single or k > 1:
+        return
+
+    def cycles(rows: int, size: int, step: int) -> int:
+        """Of a load of so many runs, while COMPUTE reads too."""
+        load = isa.Load(mem=isa.MEM_INP, dram=256, y_size=rows, x_size=size, x_stride=step, push_next=1)
+        other = isa.Load(mem=isa.MEM_ACC, dram=64, y_size=1, x_size=16, x_stride=16)
+        waits = isa.Load(mem=isa.MEM_UOP, pop_prev=1)
+        found = timing.simulate(isa.table_of([load, other, waits, isa.Finish()]), machine.config, semantics=machine.mode)
+        return int(found.done[0] - found.start[0])
+
+    # One by one they come about as soon as in a run, and sooner than with what lies between them.
+    assert 8 * cycles(32, 1, stride) <= 9 * cycles(1, 32, 32)
+    assert cycles(32, 1, stride) < cycles(1, 31 * stride + 1, 31 * stride + 1)
 
 
 def windows(size: int, first: int, k: int, stride: int, count: int) -> PrimFunc:
