@@ -57,8 +57,8 @@ from sim.markup import listing
 
 __all__ = [
     "CLIENT_NAMES", "INSN_ADDRESS", "MAX_BURSTS", "MAX_CYCLES", "PIPELINE_CYCLES", "REQUEST_CYCLES", "TOKEN_FROM", "Timing",
-    "alu_cycles", "check_fields", "cycles", "fetch_cycles", "fetch_cycles_floor", "gemm_cycles", "instruction_cycles", "load_cycles",
-    "load_cycles_floor", "load_words", "read_waits", "simulate", "store_cycles", "warm",
+    "alu_cycles", "check_fields", "cycles", "fetch_cycles", "fetch_cycles_floor", "gemm_cycles", "instruction_cycles",
+    "load_cycles", "load_cycles_floor", "load_words", "read_waits", "simulate", "store_cycles", "warm",
 ]  # fmt: skip
 
 I64 = npt.NDArray[np.int64]
