@@ -239,6 +239,9 @@ def play(
     due = np.zeros(operands, dtype=np.bool_)  # addends that the stages of this tile wait for
     outer, low_of = np.zeros(axes, dtype=np.int64), np.zeros(axes, dtype=np.int64)
     tile, rest = np.zeros(axes, dtype=np.int64), np.zeros(axes, dtype=np.int64)
+    # The axes whose last tile is smaller, and those of several tiles.
+    uneven, looped = np.zeros(axes, dtype=np.int64), np.zeros(axes, dtype=np.int64)
+    mine, sizes = np.zeros((ndims, 4), dtype=np.int64), np.zeros((ndims, 7))  # of a point's ``dims``, and a part's ``widths``
     for r in range(n):
         if enough[r] < np.inf:
             # What one engine takes by itself is told without playing.
@@ -267,6 +270,11 @@ def play(
                 continue
             for c in range(len(w)):
                 w[c] = work[c, p, r]
+            for d in range(ndims if drops[r] else 0):
+                for c in range(4):
+                    mine[d, c] = dims[r, d, c]
+                for c in range(7):
+                    sizes[d, c] = widths[c, d, p, r]
             visits = 1.0
             for a in range(axes):
                 counter[a] = 0
@@ -338,9 +346,14 @@ def play(
                 # Where instructions wait to be fetched it counts which stand behind the initial values, and behind the products.
                 inside = turning[k] > 0 and turning[k] >= turning_of(int(w[AROUND]), outer)
                 turns_of[k] = 0 if not late_fetch else 2 if turning[k] > axes else 1 if inside else 0
-            uneven = False  # whether the last tile along some axis is smaller
+            n_uneven = n_looped = 0
             for a in range(axes):
-                uneven |= rest[a] != tile[a]
+                if rest[a] != tile[a]:
+                    uneven[n_uneven] = a
+                    n_uneven += 1
+                if outer[a] > 1:
+                    looped[n_looped] = a
+                    n_looped += 1
             for b in range(held):
                 stored[b] = store if not first_part and apart[1, p, r] <= (b > 0) else 0.0
             if first_part and w[KNOWN] > 0:
@@ -359,22 +372,22 @@ def play(
                 strip = 1.0  # of a strip
                 begun = made = ended = 1.0  # of whole tiles, what gets initial values now, is summed, and is stored
                 slices = int(w[SLICES])
-                if uneven:
-                    for a in range(axes):
-                        # Quotients are dear, and nearly all are 1.
-                        if counter[a] != outer[a] - 1 or rest[a] == tile[a]:
-                            continue
-                        less = rest[a] / tile[a]
-                        if a >= spatial:
-                            share *= less
-                            strip *= less if a >= tails.shape[2] else 1.0
-                            continue
-                        made *= less
-                        begun *= less if a < w[AROUND] else 1.0
-                        if a < w[OUT]:
-                            ended *= less
-                            if a == w[SLICED]:
-                                slices = -(-slices * rest[a] // tile[a])
+                for i in range(n_uneven):
+                    a = uneven[i]
+                    # Quotients are dear, and nearly all are 1.
+                    if counter[a] != outer[a] - 1:
+                        continue
+                    less = rest[a] / tile[a]
+                    if a >= spatial:
+                        share *= less
+                        strip *= less if a >= tails.shape[2] else 1.0
+                        continue
+                    made *= less
+                    begun *= less if a < w[AROUND] else 1.0
+                    if a < w[OUT]:
+                        ended *= less
+                        if a == w[SLICED]:
+                            slices = -(-slices * rest[a] // tile[a])
                 ends = True  # whether the stages are next
                 if in_front:
                     for a in range(int(w[OUT]), axes):
@@ -435,7 +448,7 @@ def play(
                         products = w[PRODUCTS] * share * made
                         if drops[r]:
                             for d in range(ndims):
-                                a, b = dims[r, d, 0], dims[r, d, 1]
+                                a, b = mine[d, 0], mine[d, 1]
                                 if step == since or (a >= changed and outer[a] > 1) or (b >= changed and outer[b] > 1):
                                     # Else the visit before, which this one follows, was at the same place.
                                     i0, i1, j0, j1 = 0, 1, 0, 1
@@ -446,7 +459,8 @@ def play(
                                         j0 = counter[b] * tile[b]
                                         j1 = j0 + tile[b]
                                     got = counts[d, i1, j1] - counts[d, i0, j1] - counts[d, i1, j0] + counts[d, i0, j0]
-                                    useful[d] = got / ((i1 - i0) * (j1 - j0))
+                                    every = (i1 - i0) * (j1 - j0)
+                                    useful[d] = got / every if got != every else 1.0
                                 products *= useful[d]
                         if products > 0:
                             for i in range(n_shared):
@@ -480,24 +494,24 @@ def play(
                         if k == padded and drops[r]:
                             there = 1.0  # share of a whole fill's rows
                             for d in range(ndims):
-                                a, b = dims[r, d, 0], dims[r, d, 1]
+                                a, b = mine[d, 0], mine[d, 1]
                                 at = 0
                                 if a >= 0:
                                     low = low_of[a] if depth[k] > 0 else 0
                                     if a < depth[k]:
                                         low += counter[a] * tile[a]
-                                    at += dims[r, d, 2] * low
+                                    at += mine[d, 2] * low
                                 if b >= 0 and b < depth[k]:
-                                    at += dims[r, d, 3] * (counter[b] * tile[b])
-                                whole, pad = widths[0, d, p, r], widths[4, d, p, r]
-                                high = min(at + widths[5, d, p, r], pad + widths[3, d, p, r])
-                                begin_at, often = max(at, pad), widths[6, d, p, r]
+                                    at += mine[d, 3] * (counter[b] * tile[b])
+                                whole, pad = sizes[d, 0], sizes[d, 4]
+                                high = min(at + sizes[d, 5], pad + sizes[d, 3])
+                                begin_at, often = max(at, pad), sizes[d, 6]
                                 got = max(high - begin_at, 0.0)
                                 if often > 1 and got > 0:
                                     # An element stands at several indices.
                                     got = (high - 1 - pad) // often - (begin_at - pad) // often + 1
-                                if got < widths[1, d, p, r]:
-                                    transfers = max(transfers, widths[2, d, p, r] * there)
+                                if got < sizes[d, 1]:
+                                    transfers = max(transfers, sizes[d, 2] * there)
                                 if got != whole:
                                     there *= got / whole
                             beats *= there
@@ -549,7 +563,8 @@ def play(
                 paced += weight
                 # The next visit.
                 changed = -1
-                for a in range(axes - 1, -1, -1):
+                for i in range(n_looped - 1, -1, -1):
+                    a = looped[i]
                     counter[a] += 1
                     if counter[a] < outer[a]:
                         changed = a
