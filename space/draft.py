@@ -8,6 +8,7 @@ engines then play it through (:mod:`space.play`).
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
+from functools import lru_cache
 from itertools import product
 from typing import TYPE_CHECKING, Any
 
@@ -72,6 +73,7 @@ FETCHED = 16  # cycles that the fetch of an instruction takes while the loads ke
 BEHIND = 128  # cycles that a load of micro-ops waits for reads in front of it, and between its own, at most (two of 64 words)
 LISTS = 64  # micro-ops that lists are seldom longer than, nor than half of the memory
 LONG_QUEUE = 64  # entries of a queue that hold what engines go through while a load waits for its bank
+MACHINES = 64  # whose figures are remembered
 START = 44  # launch, first instructions, FINISH, beyond the delay of the first fetch
 
 
@@ -122,6 +124,7 @@ def latency(config: VTAConfig) -> int:
     return HANDLING + config.read_delay
 
 
+@lru_cache(maxsize=MACHINES)
 def burst(config: VTAConfig) -> float:
     """Cycles that a burst of full length keeps the memory from others, among many that follow each other."""
     many = 1 << 16
@@ -133,6 +136,7 @@ def fetch(config: VTAConfig) -> float:
     return FETCH + (burst(config) - config.burst_beats) / fetch_batch(config)
 
 
+@lru_cache(maxsize=MACHINES)
 def gaps(config: VTAConfig) -> tuple[float, float]:
     """Cycles between two batches of instructions, on a memory that waits for it and on one that others keep awake.
 

@@ -131,11 +131,11 @@ class Padding:
         return least * read // every
 
     def share(self, part: Part) -> npt.NDArray[np.float64]:
-        """Share of a part's products that no padding makes zero, shape (n,)."""
+        """Share of a part's products that no padding makes zero, shape as its ``on``."""
         return np.asarray(self.shares(part).prod(axis=0))
 
     def shares(self, part: Part) -> npt.NDArray[np.float64]:
-        """Along every dimension, the share of a part's products that its padding does not make zero, shape (dims, n)."""
+        """Along every dimension, the share of a part's products that its padding does not make zero, shape (dims, ..)."""
         found = np.ones((len(self.dims), *part.on.shape))
         for own, dim in zip(found, self.dims):
             # Every reduction axis is whole in every part; the spatial ones, rows and phases of them, may be cut.

@@ -8,7 +8,7 @@ import numpy.typing as npt
 from space.model import Model
 from space.plan import Plan
 from space.rule import Column, NumericRule, Points, evenly
-from space.rules.tiling import divisors
+from space.rules.tiling import divisors, known_to
 
 
 class Ramp(NumericRule):
@@ -56,7 +56,7 @@ class Ramp(NumericRule):
             if tile is not None:
                 pieces = np.minimum(points[:, column], points[:, tile])
                 # Of pieces that leave a smaller one there is no telling but as the others': the column has none.
-                alone = (others <= position) & (position < deepest) & np.isin(pieces, model.values[column])
+                alone = (others <= position) & (position < deepest) & known_to(model.values[column], pieces)
                 points[alone, column], points[alone, tile] = pieces[alone], model.extents[a]
             points[deepest <= position, column] = model.extents[a]
 

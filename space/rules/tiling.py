@@ -64,9 +64,13 @@ def are_tiles(model: Model, columns: Ints, sizes: Ints) -> Mask:
     found = np.zeros(len(sizes), dtype=np.bool_)
     for column in np.unique(columns).tolist():
         own = np.flatnonzero(columns == column)
-        known = model.values[column]
-        found[own] = known[np.minimum(np.searchsorted(known, sizes[own]), len(known) - 1)] == sizes[own]
+        found[own] = known_to(model.values[column], sizes[own])
     return found
+
+
+def known_to(values: Points, sizes: npt.NDArray[np.integer]) -> Mask:
+    """Which sizes are among some values, which ascend, shape (n,)."""
+    return np.asarray(values[np.minimum(np.searchsorted(values, sizes), len(values) - 1)] == sizes, dtype=np.bool_)
 
 
 def divides(model: Model, plan: Plan, part: Part) -> Mask:

@@ -33,11 +33,11 @@ class Zeros(NumericRule):
 
     def allows(self, model: Model, points: Points, plan: Plan) -> npt.NDArray[np.bool_]:
         """A part without any padding has nothing to leave out (``drop_zero_terms`` says so), one of padding alone all."""
-        ok = np.ones(len(points), dtype=np.bool_)
-        for part in plan.parts:
-            share = model.padding.share(part)
-            ok &= ~part.on | ~plan.drops | ((share > 0) & (share < 1))
-        return ok
+        if not plan.drops.any():
+            return np.ones(len(points), dtype=np.bool_)
+        part = plan.stack
+        share = model.padding.share(part)
+        return np.asarray((~(part.on & plan.drops) | ((share > 0) & (share < 1))).all(axis=0), dtype=np.bool_)
 
     def draft(self, model: Model, plan: Plan, terms: Terms) -> None:
         """Taps that a border cuts differently are instructions of their own, unless its loop is written out in the list."""
