@@ -110,24 +110,25 @@ def stores(tiles: Any, extents: Any, slices: Any, thick: Any, sliced: bool, spat
 
 @lean
 def uops(
-    on: Any, extents: Any, tiles: Any, outer: Any, lows: Any, position: Any, depth: Any, init: Any, attach: Any, keep: Any,
-    banks: Any, acc_banks: Any, drops: Any, uses: Any, tied: Any, borders: Any, taps: Any, along: Any, met: Any, sizes: Any,
-    useful: Any, whole: Any, spatial: int, apart: bool, joined: bool, even: Any, capacity: int, listed: int, worth: float,
-    moved: Any, inner: Any, terms: Any, found: Any,
+    on: Any, extents: Any, tiles: Any, outer: Any, short: Any, lows: Any, position: Any, depth: Any, init: Any, attach: Any,
+    keep: Any, banks: Any, acc_banks: Any, drops: Any, uses: Any, tied: Any, borders: Any, taps: Any, along: Any, met: Any,
+    sizes: Any, useful: Any, whole: Any, spatial: int, apart: bool, joined: bool, even: Any, capacity: int, listed: int,
+    worth: float, moved: Any, inner: Any, terms: Any, found: Any,
 ) -> None:
     """Micro-ops that every part loads, and the sets of taps that are an instruction each.
 
     A list for every combination of addresses that its operands take at the instruction. Two loops of an instruction are its own;
     rows that no border cuts are one loop with what is in them. Where micro-ops on one accumulator must be apart, a loop that a
-    border cuts is one of the two, whatever the others are. Elsewhere it may be written out in the list of a tile at the border
-    instead, with all taps, where that takes fewer cycles.
+    border cuts, or that is shorter in the last tile, is one of the two there, whatever the others are. Elsewhere one that is cut
+    may be written out in the list of a tile at the border instead, with all taps, where that takes fewer cycles.
 
     Args:
         on: whether a part exists, shape (parts, n).
-        extents: iterations of every axis, shape (parts, axes, n), like the following three.
+        extents: iterations of every axis, shape (parts, axes, n), like the following two.
         tiles: iterations inside a tile.
         outer: tiles along every axis.
-        lows: its first index.
+        short: by how many iterations the last one is smaller and ends by a condition, shape (parts, axes, n).
+        lows: its first index, shape (parts, axes, n).
         position: of every axis' loop, shape (axes, n).
         depth: loops around the instruction, shape (n,).
         init: loops around the initial values, shape (parts, n).
@@ -193,67 +194,87 @@ def uops(
                 else:
                     turns *= own // common(turns, own)
             combinations = turns * within
-            work = 1
+            smaller = 0  # a bit for every axis along which the last tile is
             for a in range(axes):
                 if moved[a]:
                     combinations *= outer[p, a, r]
-                size = extents[p, a, r] if position[a, r] >= depth[r] else tiles[p, a, r]
-                inner[0, a] = size if even[a] or not drops[r] else 1
-                work *= size
-            for b in range(n_borders):
-                a = borders[b]
-                ends = 0
-                if met[b, 0] and lows[p, a, r] == 0:
-                    ends += 1
-                if met[b, 1] and lows[p, a, r] + extents[p, a, r] == whole[a]:
-                    ends += 1
-                around = max(outer[p, a, r], 1) if position[a, r] < depth[r] else 1
-                kinds = min(around, 1 + ends) if drops[r] and not moved[a] else 1
-                tiles_cut = min(ends, around) if drops[r] else 0
-                share = tiles_cut / around
-                several = share if moved[a] else min(tiles_cut, kinds)
-                terms[b, 0], terms[b, 1], terms[b, 2] = share, several, kinds - several
-                # Of the taps along an axis all but one meet a border, half of them each of the two.
-                terms[b, 3] = ends / 2 * (1 - 1 / whole[taps[b]]) / max(tiles_cut, 1)
-                if apart:
-                    # All taps of a visit, and all phases, have the same loops there: if any of them meets a border, all do.
-                    for t in range(axes):
-                        if along[b, t]:
-                            terms[b, 3] *= extents[p, t, r] if position[t, r] >= depth[r] else tiles[p, t, r]
-                    terms[b, 3] = min(terms[b, 3], 1.0)
-                terms[b, 4] = 1 + (sizes[b, p, r] - 1) / share if tiles_cut > 0 else 1.0
-                terms[b, 5] = max(1 - (1 - useful[b, p, r]) / share, 0.0) if tiles_cut > 0 else 1.0
+                if apart and a < spatial and short[p, a, r] > 0 and position[a, r] < depth[r]:
+                    smaller |= 1 << a
             # Lowering has this much room for every kind of tile, and where loads stand between taps, for every tap.
             room = listed
             for b in range(n_borders):
                 room *= outer[p, taps[b], r] if position[taps[b], r] < depth[r] else 1
             each = every = pieces = 0.0
-            for tile in range(1 << n_borders):
-                share = count = 1.0
+            last = smaller  # of these, the axes along which it is the last tile's turn
+            going = True
+            while going:
+                work, all_share, all_count = 1, 1.0, 1.0
+                for a in range(axes):
+                    size = extents[p, a, r] if position[a, r] >= depth[r] else tiles[p, a, r]
+                    if smaller >> a & 1:
+                        own_share = 1 / outer[p, a, r]
+                        if last >> a & 1:
+                            size -= short[p, a, r]
+                        else:
+                            own_share = 1 - own_share
+                        all_share *= own_share
+                        all_count *= own_share if moved[a] else 1.0
+                    inner[0, a] = size if even[a] or not drops[r] else 1
+                    work *= size
                 for b in range(n_borders):
-                    cut = tile >> b & 1
-                    share *= terms[b, 0] if cut else 1 - terms[b, 0]
-                    count *= terms[b, 1] if cut else terms[b, 2]
-                if share <= 0:
-                    continue
-                least, chosen, own = 0.0, 0.0, 0.0
-                for way in range(1 << n_borders):
-                    if way & ~tile or (apart and way > 0):
-                        continue
-                    long = lists(inner, axes, borders, taps, tile, way, terms, work, apart, joined, whole)
-                    several = 1.0
+                    a = borders[b]
+                    first_end = met[b, 0] and lows[p, a, r] == 0
+                    last_end = met[b, 1] and lows[p, a, r] + extents[p, a, r] == whole[a]
+                    ends = (1 if first_end else 0) + (1 if last_end else 0)
+                    around = max(outer[p, a, r], 1) if position[a, r] < depth[r] else 1
+                    tiles_cut = min(ends, around) if drops[r] else 0
+                    share = tiles_cut / around
+                    here, tiles_here = tiles_cut, around  # of the tiles along it that are meant
+                    if smaller >> a & 1:
+                        here, tiles_here = (int(last_end), 1) if last >> a & 1 else (int(first_end), around - 1)
+                        here = here if drops[r] else 0
+                    kinds = min(tiles_here, 1 + here) if drops[r] and not moved[a] else 1
+                    several = here / tiles_here if moved[a] else min(here, kinds)
+                    terms[b, 0], terms[b, 1], terms[b, 2] = here / tiles_here, several, kinds - several
+                    # Of the taps along an axis all but one meet a border, half of them each of the two.
+                    terms[b, 3] = ends / 2 * (1 - 1 / whole[taps[b]]) / max(tiles_cut, 1)
+                    if apart:
+                        # All taps of a visit, and all phases, have the same loops there: if any meets a border, all do.
+                        for t in range(axes):
+                            if along[b, t]:
+                                terms[b, 3] *= extents[p, t, r] if position[t, r] >= depth[r] else tiles[p, t, r]
+                        terms[b, 3] = min(terms[b, 3], 1.0)
+                    terms[b, 4] = 1 + (sizes[b, p, r] - 1) / share if tiles_cut > 0 else 1.0
+                    terms[b, 5] = max(1 - (1 - useful[b, p, r]) / share, 0.0) if tiles_cut > 0 else 1.0
+                for tile in range(1 << n_borders):
+                    share, count = all_share, all_count
                     for b in range(n_borders):
-                        several *= terms[b, 4] if (tile & ~way) >> b & 1 else 1.0
-                    all_lists = min(long * count * combinations, long * share * max(visits, 1))
-                    cost = all_lists + worth * share * visits * several
-                    if way == 0 or (cost < least and long * min(combinations, max(visits, 1)) <= room):
-                        least, chosen, own = cost, long, several
-                if apart:
-                    single = close(inner, axes, spatial, borders, taps, along, tile, terms)
-                    own, chosen = max(own, single), max(chosen, single)
-                each += chosen * share
-                every += chosen * count
-                pieces += own * share
+                        cut = tile >> b & 1
+                        share *= terms[b, 0] if cut else 1 - terms[b, 0]
+                        count *= terms[b, 1] if cut else terms[b, 2]
+                    if share <= 0:
+                        continue
+                    least, chosen, own = 0.0, 0.0, 0.0
+                    for way in range(1 << n_borders):
+                        if way & ~tile or (apart and way > 0):
+                            continue
+                        long = lists(inner, axes, borders, taps, tile, way, last, terms, work, apart, joined, whole)
+                        several = 1.0
+                        for b in range(n_borders):
+                            several *= terms[b, 4] if (tile & ~way) >> b & 1 else 1.0
+                        all_lists = min(long * count * combinations, long * share * max(visits, 1))
+                        cost = all_lists + worth * share * visits * several
+                        if way == 0 or (cost < least and long * min(combinations, max(visits, 1)) <= room):
+                            least, chosen, own = cost, long, several
+                    if apart:
+                        single = close(inner, axes, spatial, borders, taps, along, tile, last, terms)
+                        more = beyond(inner, axes, borders, tile, last)
+                        own, chosen = max(own, single) * more, max(chosen, single * more)
+                    each += chosen * share
+                    every += chosen * count
+                    pieces += own * share
+                going = last > 0
+                last = (last - 1) & smaller
             distinct = min(every * combinations, each * max(visits, 1))
             # Initial values and stages have one at least in each of the places that tiles take turns in.
             found[0, p, r] = each * max(visits, 1) if distinct + 1 + acc_banks[r] > capacity else distinct
@@ -262,8 +283,8 @@ def uops(
 
 @lean
 def lists(
-    inner: Any, axes: int, borders: Any, taps: Any, tile: int, way: int, terms: Any, work: int, apart: bool, joined: bool,
-    whole: Any,
+    inner: Any, axes: int, borders: Any, taps: Any, tile: int, way: int, last: int, terms: Any, work: int, apart: bool,
+    joined: bool, whole: Any,
 ) -> float:
     """Micro-ops of all instructions of a visit.
 
@@ -274,6 +295,7 @@ def lists(
         taps: of each, the reduction axis along it.
         tile: a bit for each of them that cuts this tile.
         way: a bit for each of them that is written out.
+        last: a bit for every axis along which this is a last tile that is smaller.
         terms: as ``uops`` fills them.
         work: products of a visit.
         apart: whether micro-ops on one accumulator must be apart.
@@ -292,7 +314,7 @@ def lists(
                 share *= terms[b, 3] if met >> b & 1 else 1 - terms[b, 3]
         loops = first * second
         if apart:
-            loops = tied_loops(inner, axes, borders, met)
+            loops = tied_loops(inner, axes, borders, met, last)
         elif way > 0:
             loops = other_loops(inner, axes, borders, taps, tile, way)
         elif joined and n_borders == 2 and met >> 1 & 1 == 0:
@@ -308,11 +330,14 @@ def lists(
 
 
 @lean
-def close(inner: Any, axes: int, spatial: int, borders: Any, taps: Any, along: Any, tile: int, terms: Any) -> float:
+def close(
+    inner: Any, axes: int, spatial: int, borders: Any, taps: Any, along: Any, tile: int, last: int, terms: Any
+) -> float:
     """Instructions of a visit whose products are one each, since they follow each other on one accumulator; 0 if they need not.
 
-    A loop that a border cuts may be as short as a single iteration, so only the others keep accumulators apart. Of it and of its
-    taps the longer loop is the instruction's, and the other one unrolls, as all further axes do that move what the border pads.
+    A loop that a border cuts, or the end of an axis, may be as short as a single iteration, so only the others keep accumulators
+    apart. Of a loop that a border cuts and of its taps the longer one is the instruction's, and the other one unrolls, as all
+    further axes do that move what the border pads.
 
     Args:
         inner: iterations of every axis in the first row, shape (2, axes).
@@ -322,6 +347,7 @@ def close(inner: Any, axes: int, spatial: int, borders: Any, taps: Any, along: A
         taps: of each, the reduction axis along it.
         along: of each, all other axes that move what it pads, shape (borders, axes).
         tile: a bit for each of them that cuts this tile.
+        last: a bit for every axis along which this is a last tile that is smaller.
         terms: as ``uops`` fills them.
     """
     placed = sums = 1
@@ -335,11 +361,18 @@ def close(inner: Any, axes: int, spatial: int, borders: Any, taps: Any, along: A
         if tile >> b & 1:
             own = inner[0, borders[b]]
             placed //= own
-            found *= terms[b, 5] * (own if own < inner[0, taps[b]] else 1)
+            # Of several results there is one at least in which a tap reads no padding.
+            found *= terms[b, 5] * own if own <= inner[0, taps[b]] else 1.0
             for a in range(spatial):
                 if along[b, a]:
                     placed //= inner[0, a]
                     found *= inner[0, a]
+    for a in range(spatial):
+        if last >> a & 1:
+            left = True
+            for b in range(borders.shape[0]):
+                left = left and not (tile >> b & 1 and (borders[b] == a or along[b, a]))
+            placed //= inner[0, a] if left else 1
     return found if sums > 1 and placed <= HAZARD_DISTANCE else 0.0
 
 
@@ -377,22 +410,56 @@ def other_loops(inner: Any, axes: int, borders: Any, taps: Any, tile: int, way: 
 
 
 @lean
-def tied_loops(inner: Any, axes: int, borders: Any, met: int) -> int:
-    """Iterations of the loops of an instruction, of which those that a border cuts are some.
+def tied_loops(inner: Any, axes: int, borders: Any, met: int, last: int) -> int:
+    """Iterations of the loops of an instruction, of which those that a border cuts or the end of an axis are some.
 
     Args:
         inner: iterations of every axis in the first row, shape (2, axes).
         axes: how many there are.
         borders: axes that borders cut.
         met: a bit for each of them that these taps meet.
+        last: a bit for every axis along which this is a last tile that is smaller.
     """
-    loops, cuts = 1, 0
+    cuts = 0
     for a in range(axes):
         inner[1, a] = inner[0, a]
-    for b in range(borders.shape[0]):
-        if met >> b & 1:
-            loops *= inner[0, borders[b]]
-            inner[1, borders[b]] = 1
+    longest = second = 1
+    for a in range(axes):
+        if held(a, borders, met, last):
             cuts += 1
-    first, second = two_longest(inner[1], axes)
-    return int(loops * (first * second if cuts == 0 else first if cuts == 1 else 1))
+            inner[1, a] = 1
+            if inner[0, a] > longest:
+                longest, second = inner[0, a], longest
+            elif inner[0, a] > second:
+                second = inner[0, a]
+    loops = longest * second
+    if cuts < 2:
+        first, second = two_longest(inner[1], axes)
+        loops *= first * second if cuts == 0 else first
+    return int(loops)
+
+
+@lean
+def held(axis: int, borders: Any, met: int, last: int) -> bool:
+    """Whether an axis' loop has to be one of an instruction's own; the arguments are those of ``tied_loops``."""
+    found = last >> axis & 1 == 1
+    for b in range(borders.shape[0]):
+        found = found or (met >> b & 1 == 1 and borders[b] == axis)
+    return found
+
+
+@lean
+def beyond(inner: Any, axes: int, borders: Any, tile: int, last: int) -> int:
+    """Instructions that those loops become which should be an instruction's own, and of which it has two longer ones.
+
+    The arguments are those of ``tied_loops``; ``tile`` has a bit for each border that cuts this tile.
+    """
+    longest = second = every = 1
+    for a in range(axes):
+        if held(a, borders, tile, last):
+            every *= inner[0, a]
+            if inner[0, a] > longest:
+                longest, second = inner[0, a], longest
+            elif inner[0, a] > second:
+                second = inner[0, a]
+    return int(every // (longest * second))

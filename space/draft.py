@@ -157,13 +157,16 @@ def terms_of(model: Model, plan: Plan, part: Part) -> Terms:
     if not model.nest.tensorized:
         # What is widened is reset first.
         work = work * model.nest.step + 2.0 * model.widened(part)
-    pieces = np.ones(shape)
+    pieces, made = np.ones(shape), uops(model, plan, part)
     if model.target.semantics == "portable" or not model.nest.tensorized:
         # Products close together must not add to one accumulator, nor operations of the ALU anywhere: where a tile has too few,
         # each is an instruction.
         sums = times(part.tiles[..., model.n_spatial :]).astype(np.float64)
         few = _few(part, model.n_spatial)
         pieces = np.where(few > 0, few * sums + (1 - few), pieces)
+        if model.nest.tensorized and model.nest.anchor is not None:
+            # So where a last tile is smaller, whose loops are an instruction's own.
+            pieces = np.maximum(pieces, made[1])
     if model.nest.guarded:
         # What a border cuts differently is an instruction of its own: here every step of the window.
         pieces = times(part.tiles[..., model.n_spatial :]).astype(np.float64)
@@ -196,7 +199,7 @@ def terms_of(model: Model, plan: Plan, part: Part) -> Terms:
     return Terms(
         part, work, pieces, np.where(_stands(model, plan, part), 0.0, float(model.nest.init_cycles if model.nest.anchor else 0)),
         stages, instructions, fills, beats, transfers, np.where(part.on, model.store_cycles(plan, part), 0.0), nothing.copy(),
-        *uops(model, plan, part), nothing.copy(),
+        *made, nothing.copy(),
     )
 
 
@@ -576,7 +579,8 @@ def uops(model: Model, plan: Plan, part: Part) -> tuple[Floats, Floats]:
         sizes = padding.kinds(part, model.ranges(plan, part, depth)).reshape(len(padding.dims), *found.shape[1:])[cut]
         useful = padding.shares(part).reshape(len(padding.dims), *found.shape[1:])[cut]
     _draft_kernel.uops(
-        np.array(np.atleast_2d(part.on)), *turned(plan, part), stacked(columns(part.lows)), columns(plan.position), depth,
+        np.array(np.atleast_2d(part.on)), *turned(plan, part), _conditional(model, plan, part), stacked(columns(part.lows)),
+        columns(plan.position), depth,
         np.array(np.atleast_2d(part.init)),
         attach, np.array([plan.keep[k] for k in read], dtype=np.bool_).reshape(attach.shape),
         np.array([plan.banks[k] for k in read], dtype=np.int64).reshape(attach.shape), np.array(plan.acc_banks),
@@ -587,3 +591,24 @@ def uops(model: Model, plan: Plan, part: Part) -> tuple[Floats, Floats]:
         np.zeros(axes, dtype=np.bool_), np.zeros((2, axes), dtype=np.int64), np.zeros((len(cut), 6)), found,
     )
     return (found[0], found[1]) if part.on.ndim > 1 else (found[0, 0], found[1, 0])
+
+
+def _conditional(model: Model, plan: Plan, part: Part) -> Ints:
+    """By how much the last tile along every axis is smaller where a condition says so, shape (parts, axes, n).
+
+    None does where that tile lies densely on chip: lowering gives it loops of its own (``ends`` of lowering). Of an operand's
+    outermost dimension whole rows are left out anyway.
+    """
+    short = ends(plan, part)
+    if model.target.semantics != "portable" or not short.any():
+        return short
+    short = short.copy()
+    for k, operand in enumerate(model.nest.operands):
+        if not model.dense[k].any():
+            continue
+        inner = np.cumprod(model.extent_of(plan, part, k), axis=-1).reshape(*short.shape[::2], -1)
+        for d in np.flatnonzero(model.dense[k, 1 : len(operand.dims)]) + 1:
+            (axis,) = (a for a, c in enumerate(operand.dims[d][0]) if c and model.extents[a] > 1)
+            apart = (inner[..., d - 1] > 1) & (plan.position[:, axis] < plan.attach[k]) & ~plan.keep[k]
+            short[:, axis][apart] = 0
+    return short

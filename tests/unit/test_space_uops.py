@@ -54,3 +54,39 @@ def test_a_stride_may_end_before_the_padding(size: int, ends: list[bool]) -> Non
     made = int(((table[:, isa.OPCODE] == isa.OP_GEMM) & (table[:, isa.RESET] == 0)).sum())
     visits = int(part.outer[0].prod())
     assert abs(visits * uops(model, plan, part)[1][0] / made - 1) < 0.08
+
+
+GROUPS = "conv2d:h=28,w=28,ci=128,co=128,k=3,stride=2,pad=1,groups=8,bias=0"
+VALID = "conv2d:h=16,w=16,ci=32,co=64,k=3,bias=0,tail=cast"
+SINGLE = "conv2d:h=14,w=14,ci=32,co=32,k=1,bias=0,tail=cast"
+DENSE = "dense:m=14,k=128,n=160,bias=0"
+
+
+@pytest.mark.parametrize(("name", "tiles", "early"), [
+    (GROUPS, {"g": 2, "y": 7}, False), (GROUPS, {"g": 2, "y": 4}, True),
+    (GROUPS, {"g": 4, "y": 4}, False),  # four accumulators are far enough apart
+    (GROUPS, {"g": 3, "y": 7}, True),  # the last two are not
+    (GROUPS, {"g": 1, "y": 4, "x": 5}, True),
+    (VALID, {"co": 2, "y": 7, "x": 7}, False), (VALID, {"co": 1, "y": 5, "x": 14}, False),
+    (VALID, {"co": 2, "y": 5, "x": 5}, True),
+    # What it reads lies densely, in rows of their own length: its loops end by no condition.
+    (SINGLE, {"x": 5, "y": 7, "co": 1}, False), (SINGLE, {"x": 5, "y": 1, "co": 1}, False),
+    (DENSE, {"m": 7, "n": 2}, False), (DENSE, {"m": 5, "n": 2}, True), (DENSE, {"m": 5, "n": 5}, False),
+])
+def test_a_loop_that_ends_early_is_an_instructions_own(
+    name: str, tiles: dict[str, int], early: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of the last tile, where it is smaller: what keeps accumulators apart besides may be too little."""
+    space = Space(workload(name).func, "vta-de10-portable")
+    decisions = {**{f"tile_{axis}": size for axis, size in tiles.items()}, **({"drop_zeros": 1} if name == GROUPS else {})}
+    loads = {column: 3 for column in space.names if column in ("load_data", "load_kernel", "load_weight")}
+    point = settled(space, **decisions, **loads)
+    assert {column: int(point[space.names.index(column)]) for column in decisions} == decisions
+    model, plan = space.sketches[0].model, space.meaning(point[None])[1]
+    (part,) = [p for p in plan.parts if p.on[0]]
+    table = lower_table(space.schedule(point).func, space.target).table
+    made = int(((table[:, isa.OPCODE] == isa.OP_GEMM) & (table[:, isa.RESET] == 0)).sum())
+    visits = int(part.outer[0].prod())
+    assert round(visits * uops(model, plan, part)[1][0]) == made
+    monkeypatch.setattr("space.draft._conditional", lambda model, plan, part: np.zeros_like(part.outer.T[None]))
+    assert (round(visits * uops(model, plan, part)[1][0]) < made) == early, "as if no condition ended any"
