@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from autosched.errors import SpaceError
 from autosched.ir.expr import BinOp, BufferLoad, Call, Expr, int_value
 from autosched.ir.functor import walk_expr
 from autosched.ir.patterns import choice_of, has_loads, loads_in
 from autosched.ir.printer import expr_text
 from autosched.ir.stmt import Buffer, BufferStore, PrimFunc
+from autosched.lower.classify import no_difference
 from autosched.target import Target
 from space.sites import WRITTEN_OUT, NotPackedError, Site, loads_of, term_of
 
@@ -83,6 +86,21 @@ def check_site(
     if own:
         raise SpaceError(f"block {name!r} reads {store.buffer.name}, which it writes: each of its elements would wait for "
                          "others of the same block: compute each from what other blocks store", "written")
+
+
+def check_differences(sites: Sequence[Site]) -> None:
+    """Refuses what takes elements away still, in the words of lowering.
+
+    Args:
+        sites: blocks of a program in which nothing else is in the way: of one in no form yet, something else is.
+
+    Raises:
+        SpaceError: a stage does.
+    """
+    for site in sites:
+        away = [e for e in walk_expr(site.store.value) if isinstance(e, BinOp) and e.op == "-" and e.dtype == "int32"]
+        if site.block.init is None and any(has_loads(e.b) for e in away):
+            raise SpaceError(no_difference(site.block.name), "machine")
 
 
 def _shifts_by_data(value: Expr) -> bool:

@@ -18,7 +18,7 @@ from autosched.ir.printer import expr_text
 from autosched.ir.scopes import ACC
 from autosched.ir.stmt import Buffer, BufferStore, PrimFunc
 from autosched.target import Target
-from space.checks import check_site, check_tensors
+from space.checks import check_differences, check_site, check_tensors
 from space.halos import Halo, Surroundings, elsewhere, placed, slides, surroundings_of
 from space.operands import Operand, dims_of, moved, moving, operands_of
 from space.sites import (
@@ -216,6 +216,7 @@ def analyse(func: PrimFunc, target: Target, halos: bool = False, joint: bool = F
     for name in matches:
         if name not in taken:
             raise SpaceError(f"block {name!r} does not feed the output {outs[-1].block.name!r}", "result")
+    check_differences(sites)
     return tuple(nests)
 
 

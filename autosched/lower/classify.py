@@ -24,6 +24,12 @@ def no_shift(block: str, count: int) -> str:
     return f"block {block} shifts by {count}; 0 to 31 have a meaning"
 
 
+def no_difference(block: str) -> str:
+    """What is said of a block that takes an element away, of which no step has made a sum."""
+    return (f"block {block} subtracts a tensor; the ALU has ADD, MIN, MAX and SHR, and no negation: push_negation, negate_sum "
+            "and negate_by_doubling write it as a sum")
+
+
 @dataclass(frozen=True, eq=False, slots=True)
 class Leaf:
     """A load from the accumulator."""
@@ -188,8 +194,7 @@ def convert(builder: Builder, value: Expr, name: str) -> Node:
         if value.op == "-":
             if isinstance(b, Imm):
                 return Op("add", a, Imm(wrap(-b.value, "int32")))
-            raise LoweringError("alu", f"block {name} subtracts a tensor; the ALU has ADD, MIN, MAX and SHR, and no negation: "
-                                       "push_negation, negate_sum and negate_by_doubling write it as a sum")
+            raise LoweringError("alu", no_difference(name))
         if value.op == "*":
             return _product(a, b)
         if value.op == "//" and isinstance(b, Imm) and b.value > 0 and b.value & (b.value - 1) == 0:

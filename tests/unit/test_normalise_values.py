@@ -9,14 +9,17 @@ from refusals import refused
 from spaces import computes
 
 from autosched import te
-from autosched.errors import SpaceError
+from autosched.errors import LoweringError, SpaceError
 from autosched.ir import PrimFunc
 from autosched.ir.expr import Expr
+from autosched.lower import lower_table
+from autosched.lower.classify import no_difference
 from autosched.schedule import Schedule
 from autosched.script import parse
 from autosched.target import get_target
 from space import Space
 from space.lowerable import require_lowerable
+from space.nest import analyse
 from space.normalise import choices
 from space.normalise.blocks import pack_blocks, store_of
 
@@ -403,3 +406,43 @@ def test_a_difference_of_products_behind_a_product(target: str) -> None:
     y = te.compute((5, 16), lambda i, j: (
         (wide(q[i, j]) * wide(c[i, j]) - wide(q[i, j + 16]) * wide(d[i, j])) >> 7).astype("int8"), name="y")
     computes(te.create_prim_func([x, w, c, d, y]), target)
+
+
+# -- differences of values and themselves ------------------------------------------------------------------------------------
+
+ITSELF = """
+@T.prim_func
+def main(X: T.Buffer((4, 3, 1, 16), "int32"), Y: T.Buffer((4, 3, 1, 16), "int32"), out: T.Buffer((4, 3, 1, 16), "int8")):
+    t = T.alloc_buffer((4, 3, 1, 16), "int32")
+    for i, j, k, l in T.grid(4, 3, 1, 16):
+        with T.block("t"):
+            vi, vj, vk, vl = T.axis.remap("SSSS", [i, j, k, l])
+            t[vi, vj, vk, vl] = {}
+    for i, j, k, l in T.grid(4, 3, 1, 16):
+        with T.block("out"):
+            vi, vj, vk, vl = T.axis.remap("SSSS", [i, j, k, l])
+            out[vi, vj, vk, vl] = T.Cast("int8", t[vi, vj, vk, vl])
+"""
+HERE, OTHER = "X[vi, vj, vk, vl]", "Y[vi, vj, vk, vl]"
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("value", [f"({HERE} - ({HERE} + {OTHER})) >> 3", f"{HERE} - {HERE}",
+                                   f"T.min({OTHER} - {OTHER}, {HERE}) - ({HERE} - {HERE})"])
+def test_a_value_may_be_taken_away_from_itself(value: str, target: str) -> None:
+    computes(parse(ITSELF.format(value)), target)
+
+
+def test_what_is_taken_away_still_is_refused_by_a_space_in_the_words_of_lowering() -> None:
+    func = parse(ITSELF.format(f"{HERE} - {OTHER}"))
+    with pytest.raises(SpaceError) as caught:
+        analyse(func, get_target("vta-de10"))  # as it is, and in no form
+    assert (caught.value.code, str(caught.value)) == ("machine", no_difference("t"))
+    sch = Schedule(func)
+    sch.set_scope("t", 0, "local.acc_buffer")
+    for k in (0, 1):
+        sch.cache_read("t", k, "local.acc_buffer")
+    with pytest.raises(LoweringError) as met:
+        lower_table(sch.func, get_target("vta-de10"))
+    assert str(met.value) == f"alu: {caught.value}"
+    assert analyse(parse(ITSELF.format(f"{HERE} - 5")), get_target("vta-de10"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from itertools import product
 
 import numpy as np
@@ -13,7 +14,11 @@ from refusals import refused
 
 from autosched.errors import ScheduleError
 from autosched.ir import IRModule, PrimFunc
+from autosched.ir.expr import BinOp, Expr
+from autosched.ir.functor import walk
 from autosched.ir.interp import run
+from autosched.ir.patterns import has_loads
+from autosched.ir.stmt import BufferStore
 from autosched.schedule import Schedule
 from autosched.script import parse
 
@@ -33,6 +38,11 @@ WHOLE = (-(2**31), 2**31 - 1)
 
 def program(value: str, dtype: str = "int32", span: tuple[int, int] = WHOLE) -> PrimFunc:
     return parse(TEXT.format(value=value, dtype=dtype, low=span[0], high=span[1]))
+
+
+def value_of(func: PrimFunc) -> Expr:
+    (store,) = [s for s in walk(func.body) if isinstance(s, BufferStore)]
+    return store.value
 
 
 def outputs(func: PrimFunc, span: tuple[int, int] = WHOLE) -> np.ndarray:
@@ -68,6 +78,15 @@ def outputs(func: PrimFunc, span: tuple[int, int] = WHOLE) -> np.ndarray:
     ("T.truncdiv(A[vi], 8)", "T.max(T.shift_right(A[vi], 3), T.shift_right(T.min(A[vi], 0) + 7, 3))"),
     ("T.truncdiv(A[vi], 1073741824)", "T.max(T.shift_right(A[vi], 30), T.shift_right(T.min(A[vi], 0) + 1073741823, 30))"),
     ("~A[vi]", "-1 - A[vi]"),
+    ("A[vi] - (A[vi] + A[95 - vi])", "0 - A[95 - vi]"),
+    ("T.shift_right(A[vi] - (A[0] + (3 - (A[0] - A[vi]))), 2)", "T.min(T.max(A[vi], -1), -1)"),
+    ("A[0] + (A[vi] - T.max(A[0], A[vi])) + T.max(A[0], A[vi])", "A[0] + A[vi]"),
+    ("T.min(A[vi] - A[vi], A[vi])", "T.min(0, A[vi])"),
+    ("A[vi] + A[vi] - A[vi]", "A[vi]"),
+    ('T.Cast("int32", B[vi] - B[vi]) - A[vi]', "0 - A[vi]"),
+    ("A[vi] - A[vi]", "T.min(T.max(A[vi], 0), 0)"),
+    ("(A[vi] - A[vi]) + 300", "T.min(T.max(A[vi], 300), 300)"),
+    ('T.Cast("int32", B[vi]) - T.Cast("int32", B[vi])', 'T.min(T.max(T.Cast("int32", B[vi]), 0), 0)'),
 ])
 def test_in_fewer_words(value: str, plain: str, verify_trace_roundtrip: Verify) -> None:
     func = program(value)
@@ -100,6 +119,12 @@ def test_in_fewer_words(value: str, plain: str, verify_trace_roundtrip: Verify) 
     ('T.Cast("int32", B[vi] + B[vi])', WHOLE),
     ('T.Cast("int32", T.Cast("int16", A[vi]) + T.Cast("int16", B[vi]))', (-32768, 32640)),
     ("T.truncdiv(A[vi], 6)", WHOLE), ("T.truncdiv(A[vi], -8)", WHOLE),
+    ("A[vi] - (A[95 - vi] + A[0])", WHOLE),  # other elements
+    ("A[vi] - T.shift_right(A[vi], 0)", WHOLE), ("A[vi] * 2 - A[vi]", WHOLE),  # not by the text
+    ("A[vi] + T.min(vi, 3) - T.min(vi, 3)", WHOLE),  # reads nothing
+    ("T.max(A[vi], 3) - T.max(A[vi], 4)", WHOLE),
+    # Nothing is left, and no element is read that is there whatever holds.
+    ("T.if_then_else(vi > 0, A[vi - 1], 0) - T.if_then_else(vi > 0, A[vi - 1], 0)", WHOLE),
 ])
 def test_what_is_another_value(value: str, span: tuple[int, int]) -> None:
     sch = Schedule(program(value, span=span))
@@ -156,6 +181,49 @@ def test_whatever_changes_keeps_its_values(data: st.DataObject) -> None:
     except ScheduleError:
         return
     assert np.array_equal(outputs(func, span), outputs(sch.func, span)), func.script()
+
+
+@settings(max_examples=60)
+@given(st.data())
+def test_what_is_added_and_taken_away_is_neither(data: st.DataObject) -> None:
+    sides = [data.draw(st.sampled_from(["A[vi]", "A[0]", "T.min(A[vi], 7)", 'T.Cast("int32", B[vi])', "5"]))
+             for _ in range(data.draw(st.integers(2, 7)))]
+    while len(sides) > 1:
+        at = data.draw(st.integers(0, len(sides) - 2))
+        op = data.draw(st.sampled_from(["-", "-", "+"]))
+        sides[at : at + 2] = [f"({sides[at]} {op} {sides[at + 1]})"]
+    func = program(sides[0])
+    sch = Schedule(func, error_render_level="fast")
+    with suppress(ScheduleError):
+        sch.simplify_value("C")
+    assert np.array_equal(outputs(func), outputs(sch.func)), func.script()
+    ahead, found = [(value_of(sch.func), False)], set[tuple[Expr, bool]]()
+    while ahead:
+        e, away = ahead.pop()
+        if isinstance(e, BinOp) and e.op in "+-":
+            ahead += [(e.a, away), (e.b, away != (e.op == "-"))]
+        elif has_loads(e):
+            found.add((e, away))
+    assert not [e for e, away in found if (e, not away) in found], sch.script()
+
+
+def test_of_a_reduction_what_it_has_so_far_is_kept() -> None:
+    func = parse("""
+@T.prim_func
+def f(A: T.Buffer((8, 4), "int32"), C: T.Buffer((8,), "int32")):
+    for i, k in T.grid(8, 4):
+        with T.block("C"):
+            vi, vk = T.axis.remap("SR", [i, k])
+            with T.init():
+                C[vi] = 0
+            C[vi] = C[vi] + (A[vi, vk] - (A[vi, vk] + A[7 - vi, vk]))
+""")
+    sch = Schedule(func)
+    sch.simplify_value("C")
+    assert "C[vi] = C[vi] - A[7 - vi, vk]\n" in sch.script()
+    other = Schedule(parse(func.script().replace("(A[vi, vk] - (A[vi, vk] + A[7 - vi, vk]))", "(A[vi, vk] - C[vi])")))
+    with refused(ScheduleError, "form"):
+        other.simplify_value("C")
 
 
 @settings(max_examples=40)

@@ -33,6 +33,7 @@ from autosched.ir.value_bounds import Interval, ValueBounds, dtype_bounds
 from autosched.schedule.kit.base import BlockRV, ScheduleBase
 from autosched.schedule.kit.primitive import primitive
 from autosched.schedule.kit.refusal import Refusal
+from autosched.schedule.primitives.reductions.cancelling import without_cancelled
 from autosched.schedule.primitives.reductions.plain import plain_store
 
 OPPOSITE = {"<": ">=", ">=": "<", ">": "<=", "<=": ">", "==": "!=", "!=": "=="}
@@ -53,7 +54,8 @@ class Values(ScheduleBase):
         A choice by a comparison with a constant becomes ``min`` or ``max`` where both sides rise (or stay) with what is
         compared and meet at the constant; a choice by indices has its constant last, and indices under its condition only.
         Conversions to a type and on to a narrower one are one, and arithmetic that fits a narrow type is done in the wide one
-        that it is converted to. Declared value ranges count.
+        that it is converted to. What is added and taken away as well is no part of a value; of one of which
+        nothing is left, an element is limited to the constant that is. Declared value ranges count.
 
         Args:
             block: handle or name of a block that stores one value; it may have an init.
@@ -156,7 +158,7 @@ def simplified(func: PrimFunc, block: Block) -> Block:
     """
     store = plain_store(block)
     plainer = _Plainer(ValueBounds(func), {iv.var: iv.dom for iv in block.iter_vars})
-    value = plainer.visit_expr(store.value)
+    value = plainer.visit_expr(without_cancelled(store.value, None if block.init is None else store.buffer))
     if value == store.value:
         raise Refusal(f"block {block.name} stores nothing that could be written more plainly", [block.ident], code="form")
     return with_access(replace(block, body=BufferStore(store.buffer, store.indices, value)))
