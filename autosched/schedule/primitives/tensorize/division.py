@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from autosched.ir.expr import Expr, IntImm, Var, int_value, logical_and
-from autosched.ir.functor import free_vars, uses
-from autosched.ir.numbered import Numbered, numbered, unnumbered
+from autosched.ir.functor import uses
+from autosched.ir.numbered import Numbered, Numbers, numbered, unnumbered
 from autosched.ir.simplify import Analyzer, conjuncts
 from autosched.ir.stmt import TRUE, BlockRealize, For
 from autosched.ir.subspace import Division as Digits
@@ -66,14 +66,14 @@ def divide(realize: BlockRealize, inner: Sequence[For], outer: Sequence[For], pr
     """
     loops, inside = {n.var: n for n in (*outer, *inner)}, {n.var for n in inner}
     # By their first place in what is divided: in which order the loops run decides nothing.
-    variables = list(dict.fromkeys([v for e in (*realize.iter_values, realize.predicate) for v in free_vars(e)]))
-    numbers = {var: k for k, var in enumerate(variables)}
+    numbers = Numbers()
     try:
+        values = tuple([numbered(v, numbers) for v in realize.iter_values])
+        predicate = numbered(realize.predicate, numbers)
         ends = {v: (numbered(n.min, {}), numbered(n.extent, {})) for v, n in loops.items()}
         asked = (
             preserve_unit, all(int_value(n.min) == 0 for n in loops.values()),
-            tuple([(v.name, v.dtype, v in inside, ends[v]) for v in variables]),
-            tuple([numbered(v, numbers) for v in realize.iter_values]), numbered(realize.predicate, numbers),
+            tuple([(v.name, v.dtype, v in inside, ends[v]) for v in numbers]), values, predicate,
             tuple([(numbered(iv.dom.min, {}), numbered(iv.dom.extent, {})) for iv in realize.block.iter_vars]),
         )
     except KeyError:  # symbolic
@@ -82,7 +82,7 @@ def divide(realize: BlockRealize, inner: Sequence[For], outer: Sequence[For], pr
     if found is _UNKNOWN:
         division = _worked_out(realize, inner, outer, preserve_unit)
         try:
-            _DIVISIONS[asked] = _in_numbers(division, numbers)
+            _DIVISIONS[asked] = _in_numbers(division, dict(numbers))
         except KeyError:  # beyond sums and comparisons
             return division
         while len(_DIVISIONS) > _DIVISIONS_LIMIT:
@@ -90,9 +90,18 @@ def divide(realize: BlockRealize, inner: Sequence[For], outer: Sequence[For], pr
         return division
     if found is None:
         return None
-    parts, above, below = found
-    halves = [[Part(unnumbered(v, variables), unnumbered(e, variables)) for v, e in part] for part in parts]
-    return Division([(high, low) for high, low in halves], unnumbered(above, variables), unnumbered(below, variables))
+    codes, above, below = found
+    variables = list(numbers)
+
+    def told(code: Numbered, known: Numbered, expr: Expr) -> Expr:
+        """The expression behind a code: mostly all of an iterator's value, or of the predicate, is on one side."""
+        return expr if code == known else unnumbered(code, variables)
+
+    parts = []
+    for halves, known, value in zip(codes, values, realize.iter_values):
+        high, low = [Part(told(v, known, value), unnumbered(e, variables)) for v, e in halves]
+        parts.append((high, low))
+    return Division(parts, told(above, predicate, realize.predicate), told(below, predicate, realize.predicate))
 
 
 def _in_numbers(division: Division | None, numbers: Mapping[Var, int]) -> Numbered:
