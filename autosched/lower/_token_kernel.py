@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import numpy.typing as npt
 
@@ -11,6 +13,7 @@ from sim._kernels import ZERO, lean, refresh
 refresh(__file__, isa)
 
 I64 = npt.NDArray[np.int64]
+I32 = npt.NDArray[np.int32]
 
 LOAD, COMPUTE, STORE = isa.QUEUE_LOAD, isa.QUEUE_COMPUTE, isa.QUEUE_STORE
 OP_LOAD, OP_STORE, OP_GEMM, OP_FINISH = isa.OP_LOAD, isa.OP_STORE, isa.OP_GEMM, isa.OP_FINISH
@@ -22,6 +25,7 @@ DST_OUT, DST_IN, SRC_OUT, SRC_IN, WGT_OUT, WGT_IN = isa.DST_OUT, isa.DST_IN, isa
 POP_PREV, POP_NEXT, PUSH_PREV, PUSH_NEXT = isa.POP_PREV, isa.POP_NEXT, isa.PUSH_PREV, isa.PUSH_NEXT
 # Rows of what is known of each element of a memory.
 WRITER, READER, BASE, FRESH = 0, 1, 2, 3
+NONE: Any = np.int32(-1)  # no instruction yet, in these rows
 SIDE_BY_SIDE = 8  # elements from which on they are gone through together
 # Channels of tokens, in the order of sim.tokens.CHANNELS.
 TO_COMPUTE, FROM_COMPUTE, TO_STORE, FROM_STORE = 0, 1, 2, 3
@@ -34,26 +38,28 @@ def _moving(trips: int, stride: int) -> int:
 
 
 @lean
-def _latest(memory: I64, row: int, first: int, count: int, latest: int) -> int:
+def _latest(memory: I32, row: int, first: int, count: int, latest: int) -> int:
     """The latest instruction in a row of what is known, from one element on, or ``latest`` where that is later."""
-    # Indices without a sign never count from the end: the loop is compiled to take several elements at once.
+    # Indices without a sign never count from the end, and all is as wide: the loop is compiled to take several elements at once.
     begin = np.uint64(first)
+    found = NONE
     for k in range(begin, begin + np.uint64(count)):
-        latest = max(latest, int(memory[row, k]))
-    return latest
+        found = max(found, memory[row, k])
+    return max(latest, int(found))
 
 
 @lean
-def _note(memory: I64, row: int, first: int, count: int, value: int) -> None:
+def _note(memory: I32, row: int, first: int, count: int, value: int) -> None:
     """Writes a value into a row of what is known, from one element on."""
     begin = np.uint64(first)
+    narrow = np.int32(value)
     for k in range(begin, begin + np.uint64(count)):
-        memory[row, k] = value
+        memory[row, k] = narrow
 
 
 @lean
 def _reads(
-    triples: I64, column: int, bgn: int, end: int, outer: int, inner: int, out_stride: int, in_stride: int, memory: I64, i: int
+    triples: I64, column: int, bgn: int, end: int, outer: int, inner: int, out_stride: int, in_stride: int, memory: I32, i: int
 ) -> int:
     """The latest writer of what a GEMM's micro-ops read of a memory, by their column; it becomes their reader."""
     latest: int = ZERO - 1
@@ -81,7 +87,7 @@ def _reads(
 
 
 @lean
-def needs(table: I64, engine: I64, uop_at: I64, triples: I64, inp: I64, wgt: I64, acc: I64, split_out: int, need: I64) -> int:
+def needs(table: I64, engine: I64, uop_at: I64, triples: I64, inp: I32, wgt: I32, acc: I32, split_out: int, need: I64) -> int:
     """Per instruction: the latest load, compute and store instruction that it must wait for (-1: none), and the stale STOREs.
 
     A walk in program order over every element of INP, WGT and ACC/OUT. ``need[i, e]`` is filled for engines other than i's own.

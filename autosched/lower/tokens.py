@@ -164,7 +164,8 @@ def _needs(
     """Per instruction the latest one of each other engine that it must wait for, and the first stale STORE (-1: none)."""
     from autosched.lower._token_kernel import needs
 
-    inp, wgt, acc = (_unknown(rows, depth) for rows, depth in zip((3, 3, 4), depths))
+    # Numbers of instructions, of which a program has far fewer than 32 bits tell.
+    inp, wgt, acc = (np.full((rows, depth), -1, dtype=np.int32) for rows, depth in zip((3, 3, 4), depths))
     need = _unknown(len(table), 3)
     return need, int(needs(table, engine, uop_at, triples, inp, wgt, acc, int(split_out), need))
 
