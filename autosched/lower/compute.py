@@ -201,16 +201,12 @@ def _pairs(can: list[Dim], must: list[Dim], one: Dim) -> Iterator[tuple[Dim, Dim
 
 
 def whole_loops(fold: Fold) -> dict[int, int]:
-    """By column, what an instruction says of those of the hardware's loops that no condition shortens.
-
-    A loop of one iteration has no stride worth telling apart: 0 lets kernels and instructions be equal.
-    """
+    """By column, what an instruction says of those of the hardware's loops that no condition shortens."""
     found: dict[int, int] = {}
     for loop, dim in enumerate((fold.out, fold.inner)):
         if not dim.limits:
             found[TRIPS[loop]] = dim.extent
-            if dim.extent > 1:
-                found.update((columns[loop], stride) for columns, stride in zip(STRIDES, dim.strides))
+            found.update((columns[loop], stride) for columns, stride in zip(STRIDES, dim.strides))
     return found
 
 
@@ -246,6 +242,7 @@ def rows_of(
         table[:, TRIPS[loop]] = high - low
         for k in range(len(operands)):
             base[:, k] += low * dim.strides[k]
+            # A loop of one iteration has no stride worth telling apart: 0 lets kernels and instructions be equal.
             table[:, STRIDES[k][loop]] = np.where(high - low > 1, dim.strides[k], 0)
     pattern = np.zeros((prod(d.extent for d in fold.uops), 3), dtype=np.int64)
     pattern[:, : len(operands)] = fold.offsets(len(operands))

@@ -94,6 +94,41 @@ def test_any_padding(
     vta_schedules.verify(padded(*size, pads, tile, dma), target)
 
 
+def left_out(first: int, end: int, zeros: int) -> PrimFunc:
+    """Tiles of four rows, of which only rows from ``first`` to ``end`` are loaded and stored; tiles from ``zeros`` on are 0."""
+    blocks = [
+        ("load", f"x[vt * 4 + vi, vl] = T.if_then_else(vt < {zeros}, a[vt * 4 + vi, vl], 0)"),
+        ("scale", "z[vt * 4 + vi, vl] = T.shift_right(x[vt * 4 + vi, vl], 7)"),
+        ("store", 'out[vt * 4 + vi, vl] = T.cast(z[vt * 4 + vi, vl], "int8")'),
+    ]
+    return parse('''
+from tvm.script import tir as T
+@T.prim_func
+def main(a: T.Buffer((20, 16), "int32"), out: T.Buffer((20, 16), "int8")):
+    x = T.alloc_buffer((20, 16), "int32", scope="local.acc_buffer")
+    z = T.alloc_buffer((20, 16), "int32", scope="local.acc_buffer")
+    for t in range(5):
+''' + "".join(f'''
+        for i, l in T.grid(4, 16):
+            with T.block("{name}"):
+                vt, vi, vl = T.axis.remap("SSS", [t, i, l])
+                T.where(t * 4 + i >= {first} and t * 4 + i < {end})
+                {body}
+''' for name, body in blocks))
+
+
+@pytest.mark.parametrize(("first", "end", "zeros"), [(0, 20, 5), (0, 20, 3), (6, 20, 3), (9, 17, 2), (4, 12, 1)])
+@pytest.mark.parametrize("target", TARGETS)
+def test_tiles_are_left_out_beside_tiles_of_zeros(
+    target: str, first: int, end: int, zeros: int, vta_schedules: ModuleType
+) -> None:
+    lowered = vta_schedules.verify(left_out(first, end, zeros), target)
+    rows = lowered.table[(lowered.table[:, isa.OPCODE] == isa.OP_LOAD) & (lowered.table[:, isa.MEM] == isa.MEM_ACC)]
+    loaded = (rows[:, isa.Y_SIZE] + rows[:, isa.Y_PAD_0] + rows[:, isa.Y_PAD_1]) * (
+        rows[:, isa.X_SIZE] + rows[:, isa.X_PAD_0] + rows[:, isa.X_PAD_1])
+    assert loaded.sum() == end - first
+
+
 def loads(func: PrimFunc, memory: int) -> np.ndarray:
     """The LOADs of one memory."""
     table = lower_table(func, "vta-de10").table
