@@ -1,11 +1,13 @@
 """What one candidate costs, from a trace to its cycles: ``python tests/benchmarks/bench_candidate.py [WORKLOAD ...]``.
 
 CPU milliseconds on one core, warm kernels: median and maximum over points drawn at random and by the draft, for replaying the
-trace, lowering, hashing, timing, and all of it (with the counters of a result). As in a search, what traces share is replayed
-once, and what only proves steps legal is left out (where the checkout knows how). ``--traces FILE`` takes traces from a file
-instead, ``{workload: [trace, ...]}`` in JSON, and ``--save FILE`` writes such a file. ``--against TREE`` measures the same traces
-with the packages of another checkout as well, and prints both with what became of the cycles: two processes take each trace one
-right after the other, now this one first and now that one, so that what else the machine does weighs on both alike.
+trace, lowering, timing, these three (from a trace to its cycles), hashing, and all of it (with the counters of a result). As in a
+search, what traces share is replayed once, and what only proves steps legal is left out (where the checkout knows how).
+``--traces FILE`` takes traces from a file instead, ``{workload: [trace, ...]}`` in JSON, and ``--save FILE`` writes such a file.
+``--against TREE`` measures the same traces with the packages of another checkout as well, and prints both with what became of the
+cycles: two processes take each trace one right after the other, now this one first and now that one, so that what else the
+machine does weighs on both alike. Each is set up as that checkout sets up its workers, whose looks for cyclic garbage are among
+what a candidate costs; ``--alike`` has the other look as seldom as this one does.
 """
 
 from __future__ import annotations
@@ -26,10 +28,9 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-YOUNG, OLDER = 5_000, 1_000  # how seldom Python looks for cyclic garbage, in trees of any age
 Traces = dict[str, list[list[dict[str, Any]]]]
 Costs = dict[str, dict[str, list[float]]]
-STAGES = ("replay", "lower", "hash", "time", "all")
+STAGES = ("replay", "lower", "time", "trace", "hash", "all")
 NAMES = ["resnet18.c2", "resnet18.c5", "resnet18.c8", "resnet18.c10", "resnet18.c11", "t3"]
 
 
@@ -46,7 +47,25 @@ def drawn(name: str, count: int) -> list[list[dict[str, Any]]]:
     return [space.trace(p).as_json() for p in points]
 
 
-def prepared() -> Callable[[str, list[dict[str, Any]]], list[float]]:
+def as_a_worker(seldom: int) -> None:
+    """Sets this process up as the checkout does its workers; one that sets nothing leaves all as it is.
+
+    Args:
+        seldom: so many objects are made between two looks for cyclic garbage in any case; 0 leaves that to the checkout.
+    """
+    try:
+        from autosched import child
+    except ImportError:
+        pass
+    else:
+        for name in ("look_seldom", "keep_memory"):
+            getattr(child, name, lambda: None)()
+        gc.freeze()
+    if seldom:
+        gc.set_threshold(seldom, 1_000, gc.get_threshold()[2])
+
+
+def prepared(seldom: int = 0) -> Callable[[str, list[dict[str, Any]]], list[float]]:
     """Gives, of a workload's name and a trace, CPU milliseconds of each stage and the cycles (-1 where it has no program)."""
     import sim
     from autosched import kernel
@@ -58,7 +77,7 @@ def prepared() -> Callable[[str, list[dict[str, Any]]], list[float]]:
 
     sim.warm()
     warm()
-    gc.set_threshold(YOUNG, OLDER, gc.get_threshold()[2])  # as in a worker
+    as_a_worker(seldom)
     target = get_target("vta-de10")
     # An older checkout has the checked replay alone.
     applied = partial(kernel.scheduled, check=False) if hasattr(kernel, "scheduled") else lambda *args: kernel.replay(*args).func
@@ -74,22 +93,23 @@ def prepared() -> Callable[[str, list[dict[str, Any]]], list[float]]:
             marks.append(time.thread_time())
             lowered = lower_table(func, target)
             marks.append(time.thread_time())
-            program_hash(lowered)
-            marks.append(time.thread_time())
             cycles = float(lowered.cycles(None))
+            marks.append(time.thread_time())
+            program_hash(lowered)
             marks.append(time.thread_time())
             counters(lowered)
         except AutoschedError:
             marks, cycles = [*marks, *[marks[-1]] * (5 - len(marks))], -1.0
         marks.append(time.thread_time())
-        return [*[(ended - begun) * 1e3 for begun, ended in pairwise(marks[:5])], (marks[-1] - marks[0]) * 1e3, cycles]
+        replayed, low, timed, hashed, _ = [(ended - begun) * 1e3 for begun, ended in pairwise(marks)]
+        return [replayed, low, timed, replayed + low + timed, hashed, (marks[-1] - marks[0]) * 1e3, cycles]
 
     return one
 
 
-def serve(traces: Traces) -> None:
+def serve(traces: Traces, seldom: int) -> None:
     """Answers with the costs of a trace for every line that names one."""
-    one = prepared()
+    one = prepared(seldom)
     for line in sys.stdin:
         name, number = json.loads(line)
         print(json.dumps(one(name, traces[name][number])), flush=True)
@@ -105,12 +125,12 @@ def collected(traces: Traces, ask: Callable[[str, int], list[list[float]]], side
     return found
 
 
-def side_by_side(traces: Traces, trees: list[Path]) -> list[Costs]:
-    """The costs with the packages of several checkouts."""
+def side_by_side(traces: Traces, trees: list[Path], seldom: int = 0) -> list[Costs]:
+    """The costs with the packages of several checkouts; ``seldom`` as for ``as_a_worker``."""
     with tempfile.NamedTemporaryFile("w", suffix=".json") as file, ExitStack() as stack:
         json.dump(traces, file)
         file.flush()
-        command = [sys.executable, __file__, "--traces", file.name, "--serve"]
+        command = [sys.executable, __file__, "--traces", file.name, "--serve", "--seldom", str(seldom)]
         serving = [
             stack.enter_context(subprocess.Popen(
                 command, cwd=tree, env={**os.environ, "PYTHONPATH": str(tree)}, text=True, stdin=subprocess.PIPE,
@@ -147,11 +167,12 @@ def table(here: Costs, there: Costs | None) -> None:
             print(f"{name:22} {count:6} {cells(costs)}")
             continue
         other = there[name]
-        ratio = [statistics.median(other["all"]) / statistics.median(costs["all"]), max(other["all"]) / max(costs["all"])]
+        ratios = [of(other[stage]) / of(costs[stage]) for stage in ("trace", "all") for of in (statistics.median, max)]
         same = sum(a == b for a, b in zip(costs["cycles"], other["cycles"]))
         print(f"{name + ', there':22} {count:6} {cells(other)}")
-        print(f"{name + ', here':22} {count:6} {cells(costs)}  {ratio[0]:.1f} and {ratio[1]:.1f} times faster, {same} of {count} "
-              "with the same cycles")
+        print(f"{name + ', here':22} {count:6} {cells(costs)}")
+        print(f"from a trace to its cycles {ratios[0]:.2f} (median) and {ratios[1]:.1f} (maximum) times faster, "
+              f"all of it {ratios[2]:.2f} and {ratios[3]:.1f}; {same} of {count} with the same cycles")
 
 
 def main() -> None:
@@ -161,6 +182,8 @@ def main() -> None:
     parser.add_argument("--traces", type=Path, help="take them from this file")
     parser.add_argument("--save", type=Path, help="write the drawn traces to this file")
     parser.add_argument("--against", type=Path, help="another checkout")
+    parser.add_argument("--alike", action="store_true", help="the other one looks for cyclic garbage as seldom as this one")
+    parser.add_argument("--seldom", type=int, default=0, help=argparse.SUPPRESS)
     parser.add_argument("--serve", action="store_true", help="answer to each line of standard input, as --against asks")
     given = parser.parse_args()
     if given.traces:
@@ -170,9 +193,12 @@ def main() -> None:
     if given.save:
         given.save.write_text(json.dumps(traces))
     if given.serve:
-        serve(traces)
+        serve(traces, given.seldom)
     elif given.against:
-        here, there = side_by_side(traces, [Path(__file__).resolve().parents[2], given.against.resolve()])
+        from autosched.child import YOUNG
+
+        trees = [Path(__file__).resolve().parents[2], given.against.resolve()]
+        here, there = side_by_side(traces, trees, YOUNG if given.alike else 0)
         table(here, there)
     else:
         one = prepared()
