@@ -9,6 +9,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
+from sim import isa, timing
 from space import tails
 from space.model import Model
 from space.plan import Mask, Plan
@@ -16,7 +17,9 @@ from space.rule import Column, Ints, NumericRule, Points
 from space.rules.slices import final
 from space.rules.tiling import divisors
 
-LONG = 16  # iterations of a reduction of which the last piece may be smaller; of shorter ones an even piece is little already
+# Of a reduction of so many iterations, or of so many words of weights for a result, the last piece may be smaller; of shorter
+# ones an even piece is little already.
+LONG, WORDS = 16, 512
 
 
 class Taper(NumericRule):
@@ -34,7 +37,9 @@ class Taper(NumericRule):
         made = []
         for a in model.nest.reduce:
             axis = model.nest.axes[a]
-            values = {0, *divisors(axis.extent), *(_uneven(axis.extent) if tails.alone(model, a) else ())}
+            values = {0, *divisors(axis.extent)}
+            if tails.alone(model, a) and _is_long(model, axis.extent):
+                values |= {*_uneven(axis.extent)}
             if axis.extent > 1:
                 made.append(Column(f"last_{axis.name}", tuple(sorted(values)), 0, 1))
         return tuple(made)
@@ -82,10 +87,14 @@ class Taper(NumericRule):
         return "last by " + " ".join(said) if said else ""
 
 
+def _is_long(model: Model, extent: int) -> bool:
+    """Whether so many iterations of a reduction are long."""
+    words = int(timing.load_words(isa.MEM_WGT, 0, 1, 1, 1, config=model.config))
+    return extent >= LONG or extent * words >= WORDS
+
+
 def _uneven(extent: int) -> list[int]:
     """Tiles of more than half that leave 1, 2, 4, .. iterations."""
-    if extent < LONG:
-        return []
     return [extent - rest for rest in (1 << n for n in range(extent.bit_length())) if 2 * rest < extent]
 
 

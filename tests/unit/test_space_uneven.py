@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
+
 import numpy as np
 import pytest
 from decided import cut, error_of_lowest, run, settled, within_bounds
@@ -9,6 +12,7 @@ from decided import cut, error_of_lowest, run, settled, within_bounds
 from autosched.errors import ProgramError
 from autosched.ir.scopes import INP
 from autosched.lower import lower_table
+from autosched.target import get_target
 from autosched.workloads import workload
 from sim import isa
 from space import Space
@@ -357,3 +361,34 @@ def test_pieces_of_what_the_first_part_alone_loads_are_as_its_column_has_them(ti
     assert columns["keep_weight"] == 1 and (columns["tile_k"], columns["head_k"]) == ((3, tile) if alone else (tile, 3))
     assert space.valid(point[None]).all()
     within_bounds(space, "dense:m=6,k=48,n=32,bias=0", point[None], 1)
+
+
+@pytest.mark.parametrize(("keys", "depth", "pieces"), [
+    ({}, 256, [1, 2, 4, 8, 12, 14, 15, 16]), ({}, 240, [1, 3, 5, 15]),  # boundary: 16 iterations
+    ({"bus_bytes": 16}, 240, [1, 3, 5, 15]), ({"bus_bytes": 16}, 256, [1, 2, 4, 8, 12, 14, 15, 16]),
+    ({"LOG_BLOCK": 5}, 128, [1, 2, 3, 4]), ({"LOG_BLOCK": 5}, 96, [1, 3]),  # boundary: 512 words of weights
+    ({"LOG_BLOCK": 5, "bus_bytes": 16}, 256, [1, 2, 4, 6, 7, 8]), ({"LOG_BLOCK": 5, "bus_bytes": 16}, 224, [1, 7]),
+])
+def test_a_last_piece_may_be_smaller_where_weights_are_many_words(
+    keys: dict[str, int], depth: int, pieces: list[int], tmp_path: Path,
+) -> None:
+    (tmp_path / "machine.json").write_text(json.dumps(keys))
+    machine = get_target(tmp_path / "machine.json")
+    space = Space(workload(f"dense:m=16,k={depth},n=256", 1, machine.config.block_in).func, machine)
+    assert dict(zip(space.names, space.choices))["last_k"].tolist() == [0, *pieces]
+
+
+def test_of_large_weights_a_smaller_last_piece_takes_fewer_cycles(tmp_path: Path) -> None:
+    (tmp_path / "machine.json").write_text(json.dumps({"LOG_BLOCK": 5}))
+    machine, name = get_target(tmp_path / "machine.json"), "dense:m=16,k=256,n=256"
+    func = workload(name, 1, 32).func
+    space = Space(func, machine)
+    many = {"head": cut(space, "n", 3), "cut": cut(space, "n", 1), "tile_n": 1, "tile_k": 8, "head_k": 4, "load_weight": 3}
+    cycles = {}
+    for size in (0, 4, 7):
+        point = settled(space, **many, last_k=size, banks_weight=2, banks_acc=2, tail_last=1, tail_last_size=8)
+        assert point[space.names.index("last_k")] == size
+        within_bounds(space, func, point[None], 1)
+        cycles[size] = lower_table(space.schedule(point).func, machine).cycles()
+        assert abs(space.draft(point[None])[0] / cycles[size] - 1) < 0.02
+    assert cycles[7] < cycles[4] < cycles[0]
