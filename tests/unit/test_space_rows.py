@@ -121,6 +121,23 @@ def test_runs_are_of_one_element_where_its_words_take_longer_than_a_request(
     assert cycles(32, 1, stride) < cycles(1, 31 * stride + 1, 31 * stride + 1)
 
 
+@pytest.mark.parametrize(("dtype", "split"), [("int8", True), ("int32", False)])
+def test_so_they_are_in_the_input_memory_alone(dtype: str, split: bool, tmp_path: Path) -> None:
+    """A tensor that is added at every other place, which comes in by products with an identity, or by loads of COMPUTE's own."""
+    x = te.placeholder((2, 8, 6, 1, 32), "int8", name="x")
+    w = te.placeholder((2, 2, 32, 32), "int8", name="w")
+    z = te.placeholder((2, 8, 12, 1, 32), dtype, name="z")
+    r, c = (te.reduce_axis((0, n), name=name) for n, name in ((2, "r"), (32, "c")))
+    total = te.compute((2, 8, 6, 1, 32), lambda o, y, v, b, n: te.sum(
+        x[r, y, v, b, c].astype("int32") * w[o, r, n, c].astype("int32"), axis=[r, c]), name="total")
+    more = te.compute((2, 8, 6, 1, 32), lambda o, y, v, b, n: (
+        total[o, y, v, b, n] + z[o, y, v * 2, b, n].astype("int32")), name="more")
+    out = te.compute((2, 8, 6, 1, 32), lambda *at: (more[at] >> 8).astype("int8"), name="out")
+    machine = machine_of({"LOG_BLOCK": 5}, tmp_path)
+    found = Rows().apply(normalised(te.create_prim_func([x, w, z, out]), machine), machine)
+    assert [copied(other.func, "z")[2:4] for _, other in found] == [[6, 2]] * split
+
+
 def windows(size: int, first: int, k: int, stride: int, count: int) -> PrimFunc:
     """Windows of rows that begin further in, over two blocks of channels."""
     x = te.placeholder((2, size, 6, 1, 16), "int8", name="x")
