@@ -223,11 +223,12 @@ def play(
     early = np.zeros(operands)  # before its end: when the share is there that a visit's products read
     freed = np.zeros(operands)  # when the first share of a place has been read for the last time
     slot = np.zeros(operands, dtype=np.int64)  # of the next fill
-    inward = np.zeros(operands, dtype=np.int64)  # operands in the order of their loads
+    inward = np.zeros(operands, dtype=np.uintp)  # operands in the order of their loads
     # Of a part's operands those that a step looks at, and how many they are: what the load engine fills, in the order of its
     # loads; what products wait for; addends that the compute engine loads.
-    loaded, awaited, added = np.zeros(operands, np.int64), np.zeros(operands, np.int64), np.zeros(operands, np.int64)
-    shared = np.zeros(operands, np.int64)  # those that products read share by share
+    # Of an index that may be negative compiled code asks at every use whether it is.
+    loaded, awaited, added = np.zeros(operands, np.uintp), np.zeros(operands, np.uintp), np.zeros(operands, np.uintp)
+    shared = np.zeros(operands, np.uintp)  # those that products read share by share
     # This visit's fills and those behind it that run ahead: first and last cycle, cycles of a DMA.
     under_way = np.zeros((max(held, 2) * operands, 3))
     w = np.zeros(work.shape[0])  # of a part

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from space.model import Model
-from space.plan import Mask, Part, Plan, along, columns
+from space.plan import Mask, Part, Plan, along, columns, times
 from space.rule import Column, Ints, NumericRule, Points, evenly
 from space.rules.tiling import are_tiles, behind, divides, make_room, some_axes, tiled_axes
 
@@ -123,7 +123,6 @@ class Cuts(NumericRule):
         """Tiles divide the last part, which is smaller than a tile, or stored or summed otherwise; else the cut is taken back."""
         again = plan.parts[-1] if len(plan.parts) > plan.main + 2 else None
         if again is not None:
-            axis, size = decoded(model, points, "cut_again")
             before = plan.parts[plan.main + 1]
             own = _smaller(again, before) | _otherwise(again, before)
             idle = again.on & ~(divides(model, plan, again) & divides(model, plan, before) & own)
@@ -224,7 +223,7 @@ def _apart(model: Model, points: Points, rows: Ints, rng: np.random.Generator) -
 
 def _smaller(last: Part, before: Part) -> Mask:
     """Whether the last part's tile is smaller than that of the part it was cut from."""
-    return np.asarray(last.tiles.prod(axis=1) < before.tiles.prod(axis=1), dtype=np.bool_)
+    return np.asarray(times(last.tiles) < times(before.tiles), dtype=np.bool_)
 
 
 def _lone(model: Model, plan: Plan) -> Mask:
