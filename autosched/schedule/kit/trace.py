@@ -167,14 +167,13 @@ class Trace:
         for inst in self.valid(remove_postproc):
             spec = lookup(inst.op)
             inputs, default = spec.inputs, spec.optional
-            # None is left out where it is the default; where an argument must be given, it is a value.
-            given = {k: v for k, v in inst.args.items() if v is not None or k not in default}
-            obj: dict[str, Any] = {
-                "op": inst.op,
-                "in": {k: _encode(v, names, True) for k, v in given.items() if k in inputs},
-                "args": {k: _encode(v, names, False) for k, v in given.items() if k not in inputs},
-                "out": [_name(rv, names) for rv in inst.outputs],
-            }
+            obj: dict[str, Any] = {"op": inst.op, "in": {}, "args": {}}
+            for k, v in inst.args.items():
+                # None is left out where it is the default; where an argument must be given, it is a value.
+                if v is not None or k not in default:
+                    bare = k in inputs
+                    obj["in" if bare else "args"][k] = v if type(v) in PLAIN else _encode(v, names, bare)
+            obj["out"] = [_name(rv, names) for rv in inst.outputs]
             if inst.decision is not None:
                 obj["decision"] = inst.decision
             if inst.stamp is not None:
