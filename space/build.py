@@ -20,7 +20,7 @@ from autosched.target import Target
 from space import borders
 from space.apart import apart, late, needs_all
 from space.model import Model
-from space.plan import Part
+from space.plan import Part, Plan
 from space.sites import LANES
 
 
@@ -165,16 +165,17 @@ class Build(Recorder):
         model: of the nest.
         target: names the intrinsic.
         point: the nest's columns of one row of the sketch.
+        plan: what they mean.
         trace: what brings the program into the sketch's form, and the nests before this one.
     """
 
-    def __init__(self, model: Model, target: Target, point: npt.NDArray[np.int32], trace: Trace) -> None:
+    def __init__(self, model: Model, target: Target, point: npt.NDArray[np.int32], plan: Plan, trace: Trace) -> None:
         super().__init__(trace)
         self.target = target
         self.model = model
         self.nest = model.nest
         self.point = point
-        self.plan = self.model.plan(point[None])
+        self.plan = plan
         self.padded: set[int] = set()
         self.shared: dict[int, BlockRV] = {}
         self.pieces: list[Piece] = []

@@ -187,11 +187,22 @@ class Space(Sampled):
 
     def trace(self, point: npt.NDArray[np.int32]) -> Trace:
         """The schedule of a point as a trace, without applying it."""
-        k = int(point[0])
-        trace = self.sketches[k].prefix.copy()
-        for model, own in self.sketches[k].split(point[None, self._places[k]]):
-            Build(model, self.target, own[0], trace).emit()
-        return trace
+        return self.traces(point[None])[0]
+
+    def traces(self, points: Points) -> list[Trace]:
+        """Those of points, in order; what all of a sketch's mean is worked out together.
+
+        Args:
+            points: shape (n, width).
+        """
+        found: dict[int, Trace] = {}
+        for k, rows, own in self.groups(points):
+            nests = [(model, mine, model.plan(mine)) for model, mine in self.sketches[k].split(own)]
+            for n, row in enumerate(rows.tolist()):
+                found[row] = self.sketches[k].prefix.copy()
+                for model, mine, plan in nests:
+                    Build(model, self.target, mine[n], plan if len(rows) == 1 else plan.of(np.array([n])), found[row]).emit()
+        return [found[row] for row in range(len(points))]
 
     def schedule(self, point: npt.NDArray[np.int32]) -> Schedule:
         """The schedule of a point, applied."""

@@ -361,7 +361,7 @@ class _Run:
         if self.timeout is not None:
             # Something is to come of every run: the first result is waited for, as long as workers need to load at worst.
             until = self.begun + (self.timeout if self.history else max(self.timeout, FIRST_RESULT))
-        fresh = pool.run([self._candidate(ask) for ask, result in zip(asks, cached) if result is None], until)
+        fresh = pool.run(self._candidates([ask for ask, result in zip(asks, cached) if result is None]), until)
         for result in cached:
             if result is not None:
                 yield result, True
@@ -381,11 +381,17 @@ class _Run:
     def _bound(self, ask: _Ask) -> int:
         return max(ask.bound, self.machine_bound)
 
-    def _candidate(self, ask: _Ask) -> Candidate:
-        return Candidate(self.task, self.target, self._trace(ask))
+    def _candidates(self, asks: Sequence[_Ask]) -> list[Candidate]:
+        return [Candidate(self.task, self.target, trace) for trace in self._traces(asks)]
+
+    def _traces(self, asks: Sequence[_Ask]) -> list[tuple[dict[str, Any], ...]]:
+        """Their schedules, those of points made together; the schedules of the log are what they are."""
+        own = [ask.point for ask in asks if ask.record is None]
+        made = iter(self.space.traces(np.stack(own)) if own else ())
+        return [tuple(next(made).as_json()) if ask.record is None else ask.record.trace for ask in asks]
 
     def _trace(self, ask: _Ask) -> tuple[dict[str, Any], ...]:
-        return ask.record.trace if ask.record is not None else tuple(self.space.trace(ask.point).as_json())
+        return self._traces([ask])[0]
 
     def _commit(self, ask: _Ask, result: Result, cached: bool) -> None:
         """Takes a trial in: into the log first (unless it came from there), then to the model and to whoever listens."""
@@ -460,7 +466,7 @@ class _Run:
                 self.found.clear()
                 break
             cycles, number, ask, program = best
-            result = pool.check(self._candidate(ask))
+            result = pool.check(self._candidates([ask])[0])
             if result.cycles is not None and result.cycles != cycles:
                 # The log said so; its writer was wrong, or it is not what its writer wrote.
                 said = f"it was logged as {cycles} cycles and takes {result.cycles}"

@@ -11,7 +11,7 @@ from space import Space
 from space.distinct import Numbers, distinct, fresh_of, keys, lowest_of, spread
 from space.rule import evenly
 from space.rules.cuts import NAMES, decoded, table, value_of, values
-from space.rules.tiling import are_tiles, make_room, tile_columns
+from space.rules.tiling import are_tiles, known_to, make_room, tile_columns
 
 LAYER = "conv2d:h=8,w=12,ci=64,co=128,k=3,pad=1"
 
@@ -253,3 +253,37 @@ def test_draws_are_those_of_numpy(space: Space) -> None:
     asked = (drawn[:, None] >= sketch.shares).sum(axis=1)
     assert asked.tolist() == theirs.choice(len(sketch.deciding), size=500, p=sketch.weights).tolist()
     assert ours.random() == theirs.random()
+
+
+@pytest.mark.parametrize("name", [LAYER, "dense:m=4,k=64,n=64"])
+def test_schedules_that_are_written_together_are_those_of_each(name: str) -> None:
+    every = Space(workload(name).func, "vta-de10")
+    points = every.sample(np.random.default_rng(2), 24)
+    assert len(set(points[:, 0].tolist())) > 1 or name != LAYER, "several forms"
+    together = every.traces(points)
+    assert [trace.as_json() for trace in together] == [every.trace(point).as_json() for point in points]
+    assert every.traces(points[:0]) == []
+
+
+# Of the second one only the first row and column of results read padding: a part may have none.
+@pytest.mark.parametrize("name", [LAYER, "conv2d:h=10,w=10,ci=16,co=64,k=3,stride=4,pad=1"])
+def test_zeros_are_left_out_where_each_part_by_itself_says_so(name: str) -> None:
+    """Of rows as they are drawn: where cuts leave nothing of an axis, a part is all padding, or has none."""
+    model = next(s.model for s in Space(workload(name).func, "vta-de10").sketches if s.model.padding.taps)
+    rule = next(rule for rule in model.rules if rule.name == "zeros")
+    rng, n = np.random.default_rng(3), 2000
+    rows = np.stack([evenly(values, rng, n) for values in model.values], axis=1)
+    rows[:, model.index["drop_zeros"]] = np.arange(n) % 4 > 0
+    with np.errstate(divide="ignore"):
+        plan = model.plan(rows)
+    shares = [model.padding.share(part) for part in plan.parts]
+    fine = [~part.on | ((share > 0) & (share < 1)) for part, share in zip(plan.parts, shares)]
+    found = rule.allows(model, rows, plan)
+    assert found.tolist() == (~plan.drops | np.all(fine, axis=0)).tolist()
+    assert 10 < found[plan.drops].sum() < plan.drops.sum() - 10
+
+
+@given(st.sets(st.integers(0, 40), min_size=1), st.lists(st.integers(-2, 43)))
+def test_sizes_are_looked_up_among_values(values: set[int], sizes: list[int]) -> None:
+    found = known_to(np.array(sorted(values), dtype=np.int32), np.array(sizes, dtype=np.int64))
+    assert found.tolist() == [size in values for size in sizes]
