@@ -21,7 +21,7 @@ from autosched.lower.gemm import LISTED_SHARE
 from autosched.lower.uops import AHEAD_SHARE
 from sim.costs import fetch_batch
 from sim.timing import PIPELINE_CYCLES, fetch_cycles_floor, read_waits
-from space import borders
+from space import arranged, borders
 from space.apart import apart, own_load
 from space.plan import columns, ends, stacked, times, turned
 from space.play import (
@@ -548,6 +548,9 @@ def _side_by_side(model: Model, plan: Plan) -> npt.NDArray[np.int64]:
         np.array([model.depths[scope] for scope in scopes], dtype=np.int64), scopes.index(ACC),
         np.zeros((4, len(scopes)), dtype=np.int64), found,
     )
+    rows, clear = arranged.clear(model, plan)
+    for own, there in zip(found[1, 2:], clear[2:]):
+        own[rows] = np.where(own[rows] < 0, own[rows], there)
     return found
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from math import prod
 
 from autosched.errors import LoweringError
@@ -117,6 +118,7 @@ def lanes_of(scope: str, config: VTAConfig) -> int:
 
 
 Use = tuple[Site, Access, bool]
+Spans = Mapping[int, tuple[int, int]]  # by a storage's identity, the first and the last site that uses it
 
 
 def allocate(tree: Tree, sites: list[Site], target: Target) -> dict[Buffer, Storage]:
@@ -139,8 +141,9 @@ def allocate(tree: Tree, sites: list[Site], target: Target) -> dict[Buffer, Stor
         _check_threads(storages[buffer], found)
     for scope in (INP, WGT, ACC):
         mine = [s for s in storages.values() if s.buffer.scope == scope]
+        spans = {id(s): (uses[s.buffer][0][0].order, uses[s.buffer][-1][0].order) for s in mine}
         # Where a maximum brings in what a sum starts with, a place that another sum has left needs no clearing.
-        _place(mine, scope, target.capacity(scope), uses, scope == ACC and target.semantics != "chisel")
+        _place(mine, scope, target.capacity(scope), spans, scope == ACC and target.semantics != "chisel")
     return storages
 
 
@@ -256,14 +259,44 @@ def _check_threads(storage: Storage, uses: list[Use]) -> None:
                 )
 
 
-def _place(storages: list[Storage], scope: str, depth: int, uses: Mapping[Buffer, list[Use]], again: bool) -> None:
+@lru_cache(maxsize=4096)
+def arranged(
+    needs: tuple[tuple[int, int, int, tuple[int, int]], ...], scope: str, depth: int, semantics: str
+) -> tuple[tuple[int, int, int], ...]:
+    """Where storages of a memory come to stand: of each the address, and the copies that its first and its last pass use.
+
+    Args:
+        needs: of each, in the order in which they are used first: elements of a copy, copies, passes, and the first and the last
+            site of its life.
+        scope: the memory.
+        depth: its elements.
+        semantics: of the target.
+    """
+    any_ = Buffer("", ())
+    storages = [Storage(any_, (Loop("", passes),), (), (), 1, size, copies, (), life) for size, copies, passes, life in needs]
+    spans = {id(s): s.life for s in storages}
+    _arrange(storages, scope, depth, spans, scope == ACC and semantics != "chisel")
+    return tuple([(s.address, s.turned, s.last) for s in storages])
+
+
+def _place(storages: list[Storage], scope: str, depth: int, spans: Spans, again: bool) -> None:
     """Gives every storage of a memory its address; ``again``: rather where another has been, where nothing waits for that."""
-    if not again and sum(s.total for s in storages) <= depth:
+    need = _arrange(storages, scope, depth, spans, again)
+    if need > depth:
+        parts = ", ".join(
+            f"{s.buffer.name} {s.size}" + (f" x {s.total // s.size} copies" if s.total != s.size else "") for s in storages
+        )
+        raise LoweringError("capacity", f"{scope} holds {depth} elements and the program needs {need}: {parts}")
+
+
+def _arrange(storages: list[Storage], scope: str, depth: int, spans: Spans, again: bool) -> int:
+    """As ``_place``; how many elements they need, and where these are too many their addresses mean nothing."""
+    if not again and (total := sum(s.total for s in storages)) <= depth:
         at = 0
         for s in storages:
             s.address = at
             at += s.total
-        return
+        return total
     need = int(needed([Held(scope, s.size, s.total // s.size, *s.life) for s in storages]))
     if need <= depth:
         large = sorted(storages, key=lambda s: -s.total)
@@ -276,18 +309,14 @@ def _place(storages: list[Storage], scope: str, depth: int, uses: Mapping[Buffer
         for order, careful in ((large, True), (long, True), (early, True), (large, False), (long, False)):
             if not careful and found:
                 break
-            packing = _packed(order, depth, uses, careful, again)
+            packing = _packed(order, depth, spans, careful, again)
             found += [packing] if packing.high <= depth else []
             if found and not found[-1].meeting[0]:
                 break
         best = min(found, key=lambda packing: packing.meeting, default=packing)
         best.take()
         need = best.high
-    if need > depth:
-        parts = ", ".join(
-            f"{s.buffer.name} {s.size}" + (f" x {s.total // s.size} copies" if s.total != s.size else "") for s in storages
-        )
-        raise LoweringError("capacity", f"{scope} holds {depth} elements and the program needs {need}: {parts}")
+    return need
 
 
 @dataclass(frozen=True, slots=True)
@@ -311,19 +340,18 @@ class Packing:
             s.address, s.turned = at, turned
 
 
-def _packed(storages: Sequence[Storage], depth: int, uses: Mapping[Buffer, list[Use]], careful: bool, again: bool) -> Packing:
+def _packed(storages: Sequence[Storage], depth: int, spans: Spans, careful: bool, again: bool) -> Packing:
     """Places storages one after the other, sharing memory between those that are never alive together.
 
     Args:
         storages: of one memory, in the order in which they are placed.
         depth: its elements.
-        uses: who uses what.
+        spans: who uses each, from when to when.
         careful: let the first copy of a storage stay clear of the copy that the one before it used last, whose STORE or
             product may still be under way.
         again: what its other copies wait for matters less than that they stand where others have been.
     """
     placed: list[Storage] = []
-    spans = {id(s): (uses[s.buffer][0][0].order, uses[s.buffer][-1][0].order) for s in storages}
 
     def apart(s: Storage, p: Storage) -> bool:
         return s.life[1] < p.life[0] or p.life[1] < s.life[0]
@@ -342,12 +370,12 @@ def _packed(storages: Sequence[Storage], depth: int, uses: Mapping[Buffer, list[
         fits = [at for at in free if at + s.total <= depth] or free[:1]
         turns = range(s.banks if others and not s.threads else 1)
         *_, s.address, s.turned = min(
-            (*_met([_meeting(s, at, turned, p, uses, again) for p in others]), at, turned) for at in fits for turned in turns
+            (*_met([_meeting(s, at, turned, p, spans, again) for p in others]), at, turned) for at in fits for turned in turns
         )
 
     def packing() -> Packing:
         met = _met([
-            _meeting(s, s.address, s.turned, p, uses, again) for n, s in enumerate(placed) for p in placed[:n]
+            _meeting(s, s.address, s.turned, p, spans, again) for n, s in enumerate(placed) for p in placed[:n]
             if careful and apart(s, p) and not _between(s, p, spans)
         ])
         return Packing(max(s.address + s.total for s in placed), met, tuple([(s, s.address, s.turned) for s in placed]))
@@ -366,7 +394,7 @@ def _packed(storages: Sequence[Storage], depth: int, uses: Mapping[Buffer, list[
     return found
 
 
-def _between(a: Storage, b: Storage, spans: Mapping[int, tuple[int, int]]) -> bool:
+def _between(a: Storage, b: Storage, spans: Spans) -> bool:
     """Whether a third storage of the same memory lives wholly between two: then the work of the earlier one is long done."""
     first, last = sorted((spans[id(a)], spans[id(b)]))
     return any(first[1] < low and high < last[0] for low, high in spans.values())
@@ -380,7 +408,7 @@ def _met(meetings: Iterable[tuple[int, int, int]]) -> tuple[int, int, int]:
     return at_once, later, soon
 
 
-def _meeting(s: Storage, at: int, turned: int, p: Storage, uses: Mapping[Buffer, list[Use]], once: bool) -> tuple[int, int, int]:
+def _meeting(s: Storage, at: int, turned: int, p: Storage, spans: Spans, once: bool) -> tuple[int, int, int]:
     """Elements of an earlier storage's work that a later one waits for: its first copy, any of its copies, and those that are a
     pass apart.
 
@@ -393,13 +421,13 @@ def _meeting(s: Storage, at: int, turned: int, p: Storage, uses: Mapping[Buffer,
         at: where it is to stand.
         turned: which of its copies its first pass is to use.
         p: the other one, which has its place.
-        uses: who uses what.
+        spans: who uses each, from when to when.
         once: the first copy alone is looked at.
     """
     if any(loop.extent > 1 for loop in common([s.path, p.path])):
         both = max(0, min(at + s.total, p.address + p.total) - max(at, p.address))
         return both, both, 0
-    if uses[s.buffer][0][0].order < uses[p.buffer][0][0].order:
+    if spans[id(s)][0] < spans[id(p)][0]:
         earlier, later, start = s, p, p.address
         ends, begins = (at, s.last - s.turned + turned), (p.address, p.turned)
     else:

@@ -14,8 +14,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from types import SimpleNamespace
-from typing import Any
 
 import pytest
 
@@ -204,7 +202,5 @@ def test_the_parts_of_a_layer_come_near_a_program_by_hand() -> None:
 def test_what_shares_memory_stays_clear_of_what_came_just_before(sizes: list[int], places: list[int]) -> None:
     buffers = [tensor(f"b{k}", [size], "int32") for k, size in enumerate(sizes)]
     stores = [Storage(b, (), (), (size,), 1, size, 1, (), (k, k)) for k, (b, size) in enumerate(zip(buffers, sizes))]
-    sites = [SimpleNamespace(order=k, path=()) for k in range(len(sizes))]
-    uses: Any = {b: [(site, None, True)] for b, site in zip(buffers, sites)}
-    assert _packed(stores, 100, uses, True, False).high <= 100
+    assert _packed(stores, 100, {id(store): store.life for store in stores}, True, False).high <= 100
     assert [s.address for s in stores] == places

@@ -4,19 +4,21 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import cache
+from typing import Any
 
 import numpy as np
 import pytest
 from decided import cut, deciding, no_twins, off, run, settled, within_bounds
 
 from autosched.errors import ProgramError
+from autosched.ir.scopes import ACC
 from autosched.lower import lower_table
 from autosched.records import BestRecord, find_best
 from autosched.report.ablation import decided
 from autosched.target import get_target
 from autosched.workloads import workload
 from sim import isa
-from space import Space
+from space import Space, arranged
 from space.inverse import _two_kinds
 from space.rules import NUMERIC, STRUCTURAL
 from space.rules.rise import FROM_WHOLE, NAMES, OTHERS, SINCE, TILES
@@ -145,6 +147,51 @@ def test_the_estimate_knows_it(name: str) -> None:
     assert float(np.median(np.abs(off(space, name, best)))) < 0.04
     # Of each by itself as of all together: what one row has, others may not have.
     assert space.draft(best).tolist() == [float(space.draft(p[None])[0]) for p in best]
+
+
+@pytest.mark.parametrize(("name", "target"), [
+    (DEPTHWISE, "vta-de10-portable"), (CONV, "vta-de10-portable"), ("dense:m=12,k=64,n=64,bias=0", "vta-de10"),
+    ("dense:m=30,k=64,n=480,bias=0", "vta-de10"),
+])
+def test_it_is_known_where_accumulators_come_to_stand(name: str, target: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    space, points = risen(name, target, 4000)
+    found: list[tuple[int, ...]] = []
+    placed = arranged.arranged
+
+    def noted(needs: tuple[tuple[int, int, int, tuple[int, int]], ...], *more: Any) -> tuple[tuple[int, int, int], ...]:
+        result = placed(needs, *more)
+        found[:] = [(at, size, copies) for (at, _, _), (size, copies, *_) in zip(result, needs)]
+        return result
+
+    monkeypatch.setattr(arranged, "arranged", noted)
+    for point in points[:: max(1, len(points) // 12)]:
+        sketch, plan = space.meaning(point[None])
+        rows, _ = arranged.clear(sketch.model, plan)
+        storages = lower_table(space.schedule(point).func, space.target).storages
+        assert rows.tolist() == [0]
+        assert found == [(s.address, s.elements, s.copies) for s in storages if s.scope == ACC], space.explain(point)
+
+
+@pytest.mark.parametrize(("init", "head_init", "clear"), [(2, 2, 0), (1, 2, 2)])
+def test_values_of_what_follows_wait_where_none_is_left_beside_the_second_kind(init: int, head_init: int, clear: int) -> None:
+    """Six channels' are held since the beginning, and six more have no place but theirs; two at a time have another."""
+    name = "conv2d:h=28,w=28,ci=256,co=256,k=3,stride=2,pad=1,groups=16"
+    space = Space(workload(name).func, "vta-de10-portable")
+    row = np.zeros((1, space.width), dtype=np.int32)
+    row[:, space.places(0)] = space.sketches[0].default
+    decided = {
+        "head": cut(space, "g", 8), "head_tile": cut(space, "g", 1), "cut": cut(space, "g", 2), "cut_again": cut(space, "y", 4),
+        "tile_g": 2, "tile_y": 7, "drop_zeros": 1, "load_data": 2, "load_kernel": 1, "load_bias_digits": 1, "late": 1,
+        "head_late": 1, "init": init, "head_init": head_init, "banks_data": 2, "banks_kernel": 2, "banks_bias_digits": 2,
+        "tail_last": 4, "tail_last_size": 1, "head_rise": 2, "rise_kind": OTHERS,
+    }
+    for column, value in decided.items():
+        row[:, space.names.index(column)] = value
+    row, inside = space.repair(row)
+    assert inside.all() and int(row[0, space.names.index("head_rise")]) == 2, space.explain(row[0])
+    sketch, plan = space.meaning(row)
+    assert arranged.clear(sketch.model, plan)[1][2].tolist() == [clear]
+    assert abs(off(space, name, row)[0]) < 0.012
 
 
 def test_points_without_are_estimated_as_they_were_beside_points_with() -> None:
