@@ -20,6 +20,7 @@ from space.machine_bound import MachineBound, machine_bound
 from space.normalise import trait_of
 from space.plan import Plan
 from space.rule import Ints, Points
+from space.rules.cuts import decoded
 from space.sampling import Sampled
 from space.sketch import Sketch
 from space.visits import told_apart, visits
@@ -169,6 +170,16 @@ class Space(Sampled):
                     kind[:, n] = own[:, n] < column.default
             out[rows] = self.wide(k, kind)
         return out
+
+    def same_beginnings(self, points: Points) -> Points:
+        """The forms of points, and which axis each nest's first part is cut from: 1 + the axis, 0 without such a part."""
+        found = np.zeros((len(points), 1 + max(len(sketch.models) for sketch in self.sketches)), dtype=np.int32)
+        found[:, 0] = points[:, 0]
+        for k, rows, own in self.groups(points):
+            for n, (model, mine) in enumerate(self.sketches[k].split(own)):
+                if "head" in model.index:
+                    found[rows, 1 + n] = 1 + decoded(model, mine, "head")[0]
+        return found
 
     # -- meaning --------------------------------------------------------------------------------------------------------
 

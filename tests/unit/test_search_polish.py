@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -77,3 +79,53 @@ def test_what_was_looked_around_is_remembered_with_the_population() -> None:
     assert len(first._explored) >= POLISHED
     assert again._explored == first._explored and again._explored is not first._explored
     np.testing.assert_array_equal(again._pool, first._pool)
+
+
+def bred(space: Space, monkeypatch: pytest.MonkeyPatch, near: float) -> tuple[Proposer, list[set[bytes]]]:
+    """A proposer, and how the points of each population that it has bred from begin."""
+    found: list[set[bytes]] = []
+    breed = Proposer._breed
+
+    def noted(self: Proposer, generations: int, population: np.ndarray, *more: Any, **others: Any) -> int:
+        found.append(set(keys(self.space.same_beginnings(population))))
+        return breed(self, generations, population, *more, **others)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Proposer, "_breed", noted)
+        patch.setattr(module, "NEAR", near)
+        patch.setattr(module, "_FIRST", type(module._FIRST)())
+        proposer = Proposer(space, 0)
+        proposer.batch(1)
+    return proposer, found
+
+
+def test_where_much_may_be_won_it_is_bred_from_every_beginning(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Boundaries: at its share of the bound the lowest draft is near enough, a cycle above it is not."""
+    space = Space(workload("resnet18.c10").func, "vta-de10")
+    plain, once = bred(space, monkeypatch, np.inf)
+    least = plain._drafts.min() / space.floor()
+    assert len(bred(space, monkeypatch, least)[1]) == len(once)
+    found, more = bred(space, monkeypatch, least - 1 / space.floor())
+    others = more[len(once) :]
+    assert 1 <= len(others) <= module.OTHERS and all(len(one) == 1 for one in others)
+    assert len(set().union(*others)) == len(others), "each from one of its own"
+    best = plain._pool[[int(plain._drafts.argmin())]]
+    assert keys(space.same_beginnings(best))[0] not in set().union(*others)
+    # What is lowest of each has been looked around, and nothing is lost.
+    ranked, kinds = found._beginnings()
+    centres = ranked[spread(kinds, 1 + module.OTHERS, 1)]
+    assert not are_new(centres, found._explored).any() and found._drafts.min() <= plain._drafts.min()
+    assert not are_new(plain._pool, set(keys(found._pool))).any()
+
+
+def test_points_begin_alike_that_are_cut_first_along_one_axis() -> None:
+    space = Space(workload("resnet18.c10").func, "vta-de10")
+    points = space.sample(np.random.default_rng(0), 300)
+    begins = space.same_beginnings(points)
+    model = space.sketches[0].models[0]
+    for point, (form, axis) in zip(points, begins.tolist()):
+        assert form == point[0]
+        said = space.explain(point)
+        first = said.partition("cut first ")[2].split(" ")[0].partition("=")[0]
+        assert (model.nest.axes[axis - 1].name if axis else "") == first
+    assert len(np.unique(begins[:, 1])) > 2
