@@ -2,29 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from itertools import combinations
-
 import numpy as np
 import numpy.typing as npt
 
 from space.distinct import distinct
 from space.rule import Points
-from space.rules.cuts import NAMES as CUTS
-from space.rules.cuts import table, values
-from space.rules.rise import NAMES
 from space.sketch import Sketch
 
 FEW = 8  # values of a column up to which all of them are near
-SHIFTS = (-2, -1, 1, 2)  # indices that go from one part to another
 FLAG = 16  # those of a column that says where or how often something is done, at most
 
 
 def around(sketch: Sketch, points: Points) -> Points:
     """Points with one column changed, or a tile, an order or a cut and one that says where or how often something is done.
 
-    What is cut along another axis is cut into pieces of several sizes: of the least of them there may be far too many. And one
-    part is shorter by what another is longer, with any tiles of either kind in front: each by itself may be worse than all.
+    What is cut along another axis is cut into pieces of several sizes: of the least of them there may be far too many. What else
+    rules try around points changes several of their decisions together (``NumericRule.beside``).
 
     Args:
         sketch: of the points.
@@ -60,10 +53,6 @@ def around(sketch: Sketch, points: Points) -> Points:
                     rows.append(row)
                     origin.append(k)
                     changed.append(0)
-    for k, row in _shifted(sketch, points):
-        rows.append(row)
-        origin.append(k)
-        changed.append(0)
     single, nests = np.stack(rows), np.array(changed)
     # What means the same has the same neighbours, but for very few: tiles that are rounded, columns that have no say there.
     meant = [model.repair(mine, settle=False) for model, mine in sketch.split(single)]
@@ -76,6 +65,13 @@ def around(sketch: Sketch, points: Points) -> Points:
         for value in columns[n].choices:
             twins = beside[beside[:, n] != value]
             twins[:, n] = value
+            found.append(twins)
+    for start, model in zip(sketch.starts, sketch.models):
+        own = slice(start, start + len(model.columns))
+        for rule in model.rules:
+            of, near = rule.beside(model, points[:, own])
+            twins = points[of]
+            twins[:, own] = near
             found.append(twins)
     return np.concatenate(found)
 
@@ -94,33 +90,3 @@ def _near(values: npt.NDArray[np.int64], value: int) -> list[int]:
     scaled = {int(np.searchsorted(values, v)) for v in (value * 2, value // 2)}
     near = sorted({at - 2, at - 1, at + 1, at + 2, 0, 1, len(values) - 1} | scaled)
     return [int(values[n]) for n in near if 0 <= n < len(values) and values[n] != value]
-
-
-def _shifted(sketch: Sketch, points: Points) -> Iterator[tuple[int, npt.NDArray[np.int32]]]:
-    """Rows in which of two parts along an axis one is longer by as much as the other is shorter, and from which point each comes.
-
-    With any number of tiles of either kind that the first part may begin with.
-    """
-    for model, since in zip(sketch.models, sketch.starts):
-        index = model.index
-        if "head" not in index:
-            continue
-        known, rows_of = table(model), values(model)
-        risen = [since + index[name] for name in NAMES if name in index]
-        begins: list[tuple[int, ...]] = [()] if len(risen) < len(NAMES) else [
-            (number, kind) for number in model.values[index[NAMES[0]]].tolist() for kind in model.values[index[NAMES[1]]].tolist()
-            if number or not kind
-        ]
-        for one, other in combinations([since + index[name] for name in CUTS], 2):
-            for k, own in enumerate(points):
-                (axis, size), (beside, rest) = known[own[one]].tolist(), known[own[other]].tolist()
-                if axis < 0 or axis != beside:
-                    continue
-                for step in SHIFTS:
-                    pair = [rows_of.get((axis, left), 0 if left == 0 else -1) for left in (size + step, rest - step)]
-                    if min(pair) < 0:
-                        continue
-                    for begin in begins:
-                        row = own.copy()
-                        row[[one, other]], row[risen] = pair, begin
-                        yield k, row

@@ -28,6 +28,7 @@ from space.distinct import fresh_of
 from space.plan import Mask
 from space.rule import Points
 from space.rules.cuts import table, values
+from space.rules.fall import KINDS
 from space.rules.tiling import divisors
 from space.sites import sites_of
 
@@ -45,7 +46,7 @@ NEAREST = 3  # forms that are compared by which steps they take
 SEVERAL_WAYS = frozenset({"consumer_blocks", "preserve_unit_loops", "preserve_unit_iters", "disable_predication", "index"})
 LOOKUPS = ("get_sblock", "get_block", "get_loops")
 # What tiles make sense of, whichever they are:
-UNSETTLED = ("order", "load_", "keep_", "late", "head_late", "init", "head_init", "head_rise", "rise_kind")
+UNSETTLED = ("fall", "order", "load_", "keep_", "late", "head_late", "init", "head_init", "head_rise", "rise_kind")
 SAID = 3  # steps that are named
 
 
@@ -327,6 +328,7 @@ def _changes(
     yield from _behind_first(space, sketch, row)
     yield from _rest_first(space, sketch, row)
     yield from _two_kinds(space, sketch, row)
+    yield from _falling(space, sketch, row)
     for group in chain(_together(space, sketch), _also_together(space, sketch) if more else ()):
         own = [space.sketches[sketch].columns[n] for n in group]
         values = [choices[n] for n in group]
@@ -402,6 +404,18 @@ def _two_kinds(space: Space, sketch: int, row: Point) -> Iterator[dict[int, int]
                 for kind in model.columns[model.index["rise_kind"]].choices:
                     for more in longer if kind else [{}]:
                         yield from ({**made, at["rise_kind"]: kind, **more, **less} for less in beside)
+
+
+def _falling(space: Space, sketch: int, row: Point) -> Iterator[dict[int, int]]:
+    """What is cut off twice along an axis as smaller tiles and one cut, which is cut again: a trace begins with the same cuts."""
+    for model, at in _nests(space, sketch):
+        if not {"cut", "cut_again", "fall"} <= set(at) or row[at["fall"]]:
+            continue
+        (axis, size), (again, end) = (table(model)[row[at[name]]].tolist() for name in ("cut", "cut_again"))
+        for kind, taken in enumerate(KINDS.prod(axis=1).tolist()) if again == axis >= 0 else ():
+            if kind and taken == size - end:
+                yield from ({at["fall"]: kind, at["cut"]: int(row[at["cut_again"]]), at["cut_again"]: more}
+                            for more in model.columns[model.index["cut_again"]].choices)
 
 
 def _first_cut_off(space: Space, sketch: int, row: Point) -> Iterator[dict[int, int]]:

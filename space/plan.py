@@ -106,6 +106,7 @@ class Plan:
         first: whether addends are loaded before all else, shape (n,).
         keep: per operand, whether the first part loads it for all parts, shape (n,).
         main: index of the main part.
+        falls: whether the part behind that is of smaller tiles, in some rows (``rules/fall.py``).
         others: what rules from elsewhere say, by name, shape (n,) each: they may be shown some of the rows only.
         memo: what the model has worked out of a plan that is complete, by name; None while rules fill it in.
     """
@@ -119,9 +120,15 @@ class Plan:
     first: Mask
     keep: list[Mask]
     main: int = 0
+    falls: bool = False
     others: dict[str, npt.NDArray[Any]] = field(default_factory=dict)
     memo: dict[object, Any] | None = None
     _stack: Part | None = field(default=None, repr=False)
+
+    @property
+    def last(self) -> list[Part]:
+        """The parts that are cut off the end, one after the other."""
+        return self.parts[self.main + 1 + self.falls :]
 
     @property
     def body(self) -> Part:
@@ -145,7 +152,7 @@ class Plan:
         plan = Plan(
             [part for part, on in zip(parts, there) if on], _rows(self.position, rows), operands[0], operands[1],
             _rows(self.acc_banks, rows), _rows(self.drops, rows), _rows(self.first, rows), operands[2],
-            sum(there[: self.main]), others,
+            sum(there[: self.main]), self.falls and there[self.main + 1], others,
         )
         plan.complete()
         if self.memo is not None and plan.memo is not None and "loads" in self.memo:

@@ -127,6 +127,18 @@ class NumericRule:
             at = model.index[column.name]
             points[rows, at] = evenly(model.values[at], rng, len(rows))
 
+    def beside(self, model: Model, points: Points) -> tuple[Ints, Points]:
+        """Further rows to be tried around points, with several decisions changed that go together; not repaired.
+
+        Args:
+            model: of the sketch.
+            points: the rows.
+
+        Returns:
+            Of which of them each is a neighbour, shape (m,), and the neighbours, shape (m, columns of the sketch).
+        """
+        return np.zeros(0, dtype=np.int64), points[:0]
+
     def explain(self, model: Model, point: npt.NDArray[np.int32], plan: Plan) -> str:
         """The decision of one point (a plan of one row) in a few words; empty where there is nothing to say."""
         return ""

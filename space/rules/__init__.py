@@ -8,6 +8,7 @@ from space.rules.attach import Attach
 from space.rules.banks import Banks
 from space.rules.cuts import Cuts
 from space.rules.epilogue import Epilogue
+from space.rules.fall import Fall
 from space.rules.first import First
 from space.rules.late import Late
 from space.rules.lead import Lead
@@ -25,6 +26,6 @@ from space.rules.zeros import Zeros
 
 STRUCTURAL: tuple[StructuralRule, ...] = (Epilogue(), Rows())
 NUMERIC: tuple[NumericRule, ...] = (
-    Cuts(), Tiling(), Lead(), Ramp(), Taper(), Zeros(), Order(), Attach(), Residency(), Strips(), Slices(), Late(), Ahead(),
-    Rise(), Banks(), First(), Length(),
+    Cuts(), Fall(), Tiling(), Lead(), Ramp(), Taper(), Zeros(), Order(), Attach(), Residency(), Strips(), Slices(), Late(),
+    Ahead(), Rise(), Banks(), First(), Length(),
 )

@@ -121,15 +121,15 @@ class Cuts(NumericRule):
 
     def settle(self, model: Model, points: Points, plan: Plan) -> None:
         """Tiles divide the last part, which is smaller than a tile, or stored or summed otherwise; else the cut is taken back."""
-        again = plan.parts[-1] if len(plan.parts) > plan.main + 2 else None
+        again = plan.last[1] if len(plan.last) > 1 else None
         if again is not None:
-            before = plan.parts[plan.main + 1]
+            before = plan.last[0]
             own = _smaller(again, before) | _otherwise(again, before)
             idle = again.on & ~(divides(model, plan, again) & divides(model, plan, before) & own)
             points[idle, model.index["cut_again"]] = 0
-        if len(plan.parts) > plan.main + 1:
+        if plan.last:
             axis, size = decoded(model, points, "cut")
-            last = plan.parts[plan.main + 1]
+            last = plan.last[0]
             alone = last.on & (points[:, model.index["cut_again"]] == 0)
             rest = _joined(model, plan, again, last) if again is not None else last
             tile = along(plan.body.tiles, axis)

@@ -8,6 +8,7 @@ few may be larger, then, if their initial values are written as early: it is a p
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import combinations
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -16,13 +17,15 @@ import numpy.typing as npt
 from space.model import Model
 from space.plan import Mask, Plan, along
 from space.rule import Column, Ints, NumericRule, Points
-from space.rules.cuts import decoded
+from space.rules.cuts import NAMES as CUTS
+from space.rules.cuts import decoded, table, values
 
 if TYPE_CHECKING:
     from space.build import Build
 
 TILES = 4  # that go on as they are, along the axis that the first part is cut from
 NAMES = ("head_rise", "rise_kind")
+SHIFTS = (-2, -1, 1, 2)  # indices that go from one part to another, where points are tried around one
 SINCE = 29  # the version of the space that has brought them
 WHOLE, OTHERS, FROM_WHOLE = range(3)  # what follows: whole tiles, the others'; these behind whole ones
 
@@ -87,6 +90,31 @@ class Rise(NumericRule):
         number = points[rows[found >= 0], at[0]]
         points[:, at] = 0
         points[rows[found >= 0], at[0]], points[rows[found >= 0], at[1]] = number, found[found >= 0]
+
+    def beside(self, model: Model, points: Points) -> tuple[Ints, Points]:
+        """One part is shorter by what another one along its axis is longer, with any tiles of either kind in front.
+
+        Each by itself may be worse than all of them together.
+        """
+        if "head_rise" not in model.index:
+            return super().beside(model, points)
+        known, row_of = table(model), values(model)
+        cuts, risen = ([model.index[name] for name in names] for names in (CUTS, NAMES))
+        numbers, kinds = (model.values[at].tolist() for at in risen)
+        begins = [(number, kind) for number in numbers for kind in kinds if number or not kind]
+        of, found = [], [points[:0]]
+        for k, own in enumerate(points):
+            for one, other in combinations(cuts, 2):
+                (axis, size), (beside, rest) = known[own[one]].tolist(), known[own[other]].tolist()
+                for step in SHIFTS if axis == beside >= 0 else ():
+                    pair = [row_of.get((axis, left), -1) if left else 0 for left in (size + step, rest - step)]
+                    if min(pair) < 0:
+                        continue
+                    rows = np.repeat(own[None], len(begins), axis=0)
+                    rows[:, [one, other]], rows[:, risen] = pair, begins
+                    found.append(rows)
+                    of += [k] * len(rows)
+        return np.array(of, dtype=np.int64), np.concatenate(found)
 
     def features(self, model: Model, points: Points, plan: Plan) -> list[npt.NDArray[np.float64]]:
         """Log tiles of the second kind, and of a tile of it; 0 where there is none."""

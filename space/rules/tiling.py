@@ -194,7 +194,10 @@ class Tiling(NumericRule):
         for a, axis in enumerate(model.nest.axes):
             tiles[:, a] = model.column(points, f"tile_{axis.name}", axis.extent)
         for n, part in enumerate(plan.parts):
+            own = part.tiles
             part.tiles = behind(model, tiles, part.extents) if n > plan.main else np.minimum(tiles, part.extents)
+            if plan.falls and n == plan.main + 1:
+                part.tiles = np.where(own < part.extents, own, part.tiles)
             if n < plan.main:
                 part.tiles = np.where(part.extents < model.extents[None, :], part.extents, part.tiles)
 

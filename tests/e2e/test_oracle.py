@@ -63,7 +63,7 @@ def test_a_space_that_is_too_large_is_listed_without_parts_and_what_is_fixed_sta
     report = oracle(LARGER, samplers=(), simulations=1)
     assert not report.whole and report.fixed == {} and "cut" not in report.explain
     assert report.points == Space(workload(LARGER).func, "vta-de10", UNCUT).count()[0]
-    given = {"cut": 1, "cut_again": 2, "init": 0, "head_init": 0}
+    given = {"cut": 1, "cut_again": 2, "fall": 0, "init": 0, "head_init": 0}
     fixed = oracle(LARGER, samplers=("random",), simulations=1, trials=2, fix=given)
     assert fixed.whole and fixed.fixed == given and "cut last" in fixed.explain
     with pytest.raises(ProgramError, match="no schedule has the decisions tile_k=1 load_data=0 load_weight=0"):

@@ -227,13 +227,14 @@ def test_slices_leave_no_more_tokens_than_are_counted() -> None:
 @pytest.mark.parametrize(("name", "target", "row", "channel"), [
     # Slices of a part beside those of the part before; pieces of what stays on chip, each waited for by itself.
     ("mobilenet.d1", "vta-de10",
-     [0, 0, 5, 34, 1, 1, 1, 4, 112, 1, 3, 3, 0, 1, 3, 3, 0, 0, 0, 2, 1, 0, 0, 0, 0, 5, 1, 4, 1, 0, 0, 0, 0, 0, 0, 1, 1, 1, 2, 0],
+     [0, 0, 5, 34, 0, 1, 1, 1, 4, 112, 1, 3, 3, 0, 1, 3, 3, 0, 0, 0, 2, 1, 0, 0, 0, 0, 5,
+      1, 4, 1, 0, 0, 0, 0, 0, 0, 1, 1, 1, 2, 0],
      2),
     ("resnet18.c3", "vta-pynq",
-     [0, 22, 0, 0, 1, 1, 2, 6, 4, 3, 3, 0, 1, 1, 1, 0, 0, 0, 1, 5, 2, 7, 3, 0, 1, 4, 1, 0, 1, 0, 0, 0, 0, 0, 0, 1, 1, 2, 2, 0],
+     [0, 22, 0, 0, 0, 1, 1, 2, 6, 4, 3, 3, 0, 1, 1, 1, 0, 0, 0, 1, 5, 2, 7, 3, 0, 1, 4, 1, 0, 1, 0, 0, 0, 0, 0, 0, 1, 1, 2, 2, 0],
      0),
     ("resnet18.c10", "vta-pynq",
-     [0, 17, 0, 0, 1, 1, 2, 1, 16, 1, 1, 0, 1, 1, 1, 0, 0, 5, 2, 5, 0, 0, 1, 0, 1, 0, 1, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1], 0),
+     [0, 17, 0, 0, 0, 1, 1, 2, 1, 16, 1, 1, 0, 1, 1, 1, 0, 0, 5, 2, 5, 0, 0, 1, 0, 1, 0, 1, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1], 0),
 ])
 def test_no_point_leaves_more_tokens_than_are_counted(name: str, target: str, row: list[int], channel: int) -> None:
     """Programs of which 289 and more tokens could wait, were nobody held back."""

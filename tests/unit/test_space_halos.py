@@ -488,8 +488,8 @@ def test_a_form_that_came_later_leaves_the_rows_of_the_others_as_they_were() -> 
     space = Space(task.func, DE10)
     assert (form_of(space), form_of(space, True)) == (2, 3) == (len(space.sketches) - 2, len(space.sketches) - 1)
     assert space.machine_bound() == min(machine_bound(s.models).cycles for s in space.sketches if not s.done)
-    row = (0, 1, 4, 1, 56, 0, 2, 1, 0, 0, 0, 1, 0, 0, 2, 1, 1, 2, 0, 3, 3, 34, 1, 2, 2, 56, 0, 0, 2, 2, 0, 2, 0, 0,
-           0, 0, 0, 0, 1, 0, 1, 0, 0, 0, 0, 0, 0, 2, 1, 2, 1, 2, *[0] * 35)
+    row = (0, 1, 4, 1, 56, 0, 2, 1, 0, 0, 0, 1, 0, 0, 2, 1, 1, 2, 0, 3, 3, 34, 0, 1, 2, 2, 56, 0, 0, 2, 2, 0, 2, 0,
+           0, 0, 0, 0, 0, 1, 0, 1, 0, 0, 0, 0, 0, 0, 2, 1, 2, 1, 2, *[0] * 36)
     record = find_best(task.func, DE10)
     assert isinstance(record, BestRecord) and len(row) < space.width
     point, why = decided(space, replace(record, point=row, of=replace(record.of, space=VERSION)))

@@ -18,7 +18,7 @@ from autosched.report.ablation import decided
 from autosched.target import get_target
 from autosched.workloads import workload
 from sim import isa
-from space import Space, arranged
+from space import VERSION, Space, arranged
 from space.inverse import _two_kinds
 from space.rules import NUMERIC, STRUCTURAL
 from space.rules.rise import FROM_WHOLE, NAMES, OTHERS, SINCE, TILES
@@ -340,13 +340,13 @@ def test_points_of_the_version_before_are_known_without_a_search_for_them(monkey
     space = Space(workload(CONV).func, "vta-de10")
     points = space.sample(np.random.default_rng(1), 40)
     monkeypatch.setattr(Space, "point_of", lambda *_, **__: pytest.fail("searched for"))
-    later = [n for n, name in enumerate(space.names) if name in NAMES]
+    later = [n for n, name in enumerate(space.names) if name in (*NAMES, "fall")]
     shipped = find_best(workload("resnet18.c10").func, get_target("vta-de10"))
-    assert len(later) == 2 and isinstance(shipped, BestRecord)
+    assert len(later) == 3 and isinstance(shipped, BestRecord)
     for k, point in enumerate(points):
         assert not point[later].any()
         old = tuple(np.delete(point, later).tolist())
-        assert space.grown(old, SINCE - 1) == tuple(point.tolist()) and space.grown(old, SINCE)[: len(old)] == old
+        assert space.grown(old, SINCE - 1) == tuple(point.tolist()) and space.grown(old, VERSION)[: len(old)] == old
         # A form that the program has got since stands behind, and one number too many is of no version.
         assert space.grown(old[:-1], SINCE - 1) == (*point.tolist()[:-1], 0)
         assert space.grown((*old, 0), SINCE - 1) == () == space.grown((len(space.sketches), *old[1:]), SINCE - 1)
