@@ -21,7 +21,9 @@ from sim import isa
 from space import VERSION, Space, arranged
 from space.inverse import _two_kinds
 from space.rules import NUMERIC, STRUCTURAL
-from space.rules.rise import FROM_WHOLE, NAMES, OTHERS, SINCE, TILES
+from space.rules.cuts import NAMES as CUTS
+from space.rules.cuts import table, values
+from space.rules.rise import FROM_WHOLE, NAMES, OTHERS, SINCE, TILES, Rise
 
 DENSE = "dense:m=12,k=64,n=64,bias=1"
 CONV = "conv2d:h=6,w=5,ci=32,co=192,k=3,pad=1"
@@ -357,3 +359,27 @@ def test_points_of_the_version_before_are_known_without_a_search_for_them(monkey
         if other != trace:
             with pytest.raises(pytest.fail.Exception, match="searched for"):
                 decided(space, replace(record, trace=other))
+
+
+@pytest.mark.parametrize(("last", "wanted"), [
+    (("m", 1), [(3, 3), (4, 2), (6, 0)]),  # no part takes more than there is
+    (("m", 2), [(3, 4), (4, 3), (6, 1), (7, 0)]),
+    (("n", 1), []),  # along another axis nothing goes over
+])
+def test_what_one_part_is_shorter_by_another_is_longer(last: tuple[str, int], wanted: list[tuple[int, int]]) -> None:
+    space = Space(workload("dense:m=24,k=64,n=64,bias=1").func, "vta-de10")
+    sketch = space.sketches[0]
+    model, axes = sketch.models[0], [axis.name for axis in sketch.models[0].nest.axes]
+    known, at = values(model), [model.index[name] for name in CUTS]
+    own = sketch.default[None].copy()
+    own[0, at[:2]] = known[axes.index("m"), 5], known[axes.index(last[0]), last[1]]
+    of, rows = Rise().beside(model, own)
+    assert of.tolist() == [0] * len(rows)
+    sizes = {tuple(table(model)[row[at[:2]], 1].tolist()) for row in rows}
+    assert sorted(sizes) == wanted
+    risen = [model.index[name] for name in NAMES]
+    for pair in sizes:
+        begins = [tuple(row[risen].tolist()) for row in rows if tuple(table(model)[row[at[:2]], 1].tolist()) == pair]
+        assert len(begins) == len(set(begins)) == 1 + 3 * TILES, "alike, or of two kinds"
+    changed = {n for row in rows for n in np.flatnonzero(row != own[0]).tolist()}
+    assert changed <= {*at[:2], *risen}

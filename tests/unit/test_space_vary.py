@@ -8,12 +8,9 @@ from hypothesis import strategies as st
 from autosched.search.proposer import ALIKE, GUESTS, KINDS, Proposer
 from autosched.workloads import workload
 from space import Space
-from space.around import _shifted
 from space.distinct import Numbers, distinct, fresh_of, keys, lowest_of, spread
 from space.rule import evenly
 from space.rules.cuts import NAMES, decoded, table, value_of, values
-from space.rules.rise import NAMES as RISEN
-from space.rules.rise import TILES
 from space.rules.tiling import are_tiles, known_to, make_room, tile_columns
 
 LAYER = "conv2d:h=8,w=12,ci=64,co=128,k=3,pad=1"
@@ -291,26 +288,3 @@ def test_zeros_are_left_out_where_each_part_by_itself_says_so(name: str) -> None
 def test_sizes_are_looked_up_among_values(values: set[int], sizes: list[int]) -> None:
     found = known_to(np.array(sorted(values), dtype=np.int32), np.array(sizes, dtype=np.int64))
     assert found.tolist() == [size in values for size in sizes]
-
-
-@pytest.mark.parametrize(("last", "wanted"), [
-    (("m", 1), [(3, 3), (4, 2), (6, 0)]),  # no part takes more than there is
-    (("m", 2), [(3, 4), (4, 3), (6, 1), (7, 0)]),
-    (("n", 1), []),  # along another axis nothing goes over
-])
-def test_what_one_part_is_shorter_by_another_is_longer(last: tuple[str, int], wanted: list[tuple[int, int]]) -> None:
-    space = Space(workload("dense:m=24,k=64,n=64,bias=1").func, "vta-de10")
-    sketch = space.sketches[0]
-    model, axes = sketch.models[0], [axis.name for axis in sketch.models[0].nest.axes]
-    known, at = values(model), [model.index[name] for name in NAMES]
-    own = sketch.default[None].copy()
-    own[0, at[:2]] = known[axes.index("m"), 5], known[axes.index(last[0]), last[1]]
-    rows = [row for _, row in _shifted(sketch, own)]
-    sizes = {tuple(table(model)[row[at[:2]], 1].tolist()) for row in rows}
-    assert sorted(sizes) == wanted
-    risen = [model.index[name] for name in RISEN]
-    for pair in sizes:
-        begins = [tuple(row[risen].tolist()) for row in rows if tuple(table(model)[row[at[:2]], 1].tolist()) == pair]
-        assert len(begins) == len(set(begins)) == 1 + 3 * TILES, "alike, or of two kinds"
-    changed = {n for row in rows for n in np.flatnonzero(row != own[0]).tolist()}
-    assert changed <= {*at[:2], *risen}
