@@ -362,7 +362,7 @@ def close(
             own = inner[0, borders[b]]
             placed //= own
             # Of several results there is one at least in which a tap reads no padding.
-            found *= terms[b, 5] * own if own <= inner[0, taps[b]] else 1.0
+            found *= terms[b, 5] * own if own < inner[0, taps[b]] else 1.0
             for a in range(spatial):
                 if along[b, a]:
                     placed //= inner[0, a]
