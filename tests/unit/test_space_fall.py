@@ -60,6 +60,7 @@ def falling(name: str, target: str, count: int) -> tuple[Space, np.ndarray]:
     ({"fall": (2, 3), "cut": ("n", 1), "tile_n": 3}, False),
     ({"fall": (2, 2), "cut": ("n", 3), "tile_n": 9}, False),  # what follows is longer
     ({"fall": (2, 3), "cut": ("n", 3), "tile_n": 7}, True),
+    ({"fall": (2, 3), "cut": ("n", 5), "cut_again": ("n", 2), "tile_n": 5}, True),  # the main part may be less than they are
     ({"fall": (1, 2), "cut": ("n", 3), "cut_again": ("n", 1), "tile_n": 11}, True),
     ({"fall": (1, 1), "cut": ("n", 3), "cut_again": ("n", 1), "tile_n": 4}, False),
 ])
@@ -136,6 +137,18 @@ def test_points_without_are_estimated_as_they_were_beside_points_with() -> None:
     plain = np.where(np.arange(space.width) == space.names.index("fall"), 0, points)
     plain = plain[space.valid(plain)]
     assert len(plain) and space.draft(np.concatenate([points, plain]))[len(points) :].tolist() == space.draft(plain).tolist()
+
+
+def test_of_some_rows_the_parts_are_theirs() -> None:
+    space, points = falling(DENSE, "vta-de10", 1500)
+    model, plain = space.sketches[0].models[0], np.where(np.arange(space.width) == space.names.index("fall"), 0, points)
+    plain = plain[space.valid(plain)]
+    rows = np.ascontiguousarray(np.concatenate([points[:5], plain[:5]])[:, space.places(0)])
+    plan = model.plan(rows)
+    for some, falls in ((np.arange(len(rows)), True), (np.arange(5), True), (np.arange(5, len(rows)), False)):
+        own, alone = plan.of(some), model.plan(rows[some])
+        assert own.falls == alone.falls == falls and len(own.last) == len(alone.last)
+        assert [p.extents[p.on].tolist() for p in own.last] == [p.extents[p.on].tolist() for p in alone.last]
 
 
 @pytest.mark.parametrize("name", [DENSE, DEPTHWISE])
