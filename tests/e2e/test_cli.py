@@ -106,7 +106,7 @@ BAD = [
     (("space", "DENSE:m=1,k=1,n=1"), "unknown operator 'DENSE'; did you mean 'dense'?"),
     (("space", "T3"), "unknown workload 'T3'; did you mean 't3'?"),
     (("space", "dense:bias=0,m=1"), "dense: k, n missing; write dense:bias=0,m=1,k=,n="),
-    (("oracle", SMALL, "--fix", "form=99"), "unknown decision 'form'; known: sketch, head, cut, cut_again, tile_m"),
+    (("oracle", SMALL, "--fix", "form=99"), "unknown decision 'form'; known: sketch, head, cut, cut_again, fall, tile_m"),
     (("oracle", SMALL, "--fix", "tile_z=9"), "unknown decision 'tile_z'; did you mean 'tile_"),
     (("oracle", SMALL, "--fix", "x" * 5000 + "=9"), "unknown decision 'xxx"),
     (("tune", "t2", "--scheduler", ""), "--scheduler: expected a name, got ''"),

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 from math import prod
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -90,10 +90,14 @@ def stored(name: str, size: int, life: tuple[int, int], turns: int = 0, banks: i
     return Storage(tensor(name, [size], "int32"), path, (), (size,), 1, size, banks if path else 1, (), life)
 
 
+def spans_of(stores: Sequence[Storage]) -> dict[int, tuple[int, int]]:
+    """Who uses each from when to when: while it is alive."""
+    return {id(s): s.life for s in stores}
+
+
 def packed(stores: list[Storage], depth: int, again: bool = False) -> tuple[int, int, int]:
     """What still meets when they are placed with care."""
-    uses: Any = {s.buffer: [(SimpleNamespace(order=n, path=()), None, True) for n in s.life] for s in stores}
-    found = _packed(stores, depth, uses, True, again)
+    found = _packed(stores, depth, spans_of(stores), True, again)
     assert found.high <= depth
     return found.meeting
 
@@ -123,15 +127,14 @@ MANY = [  # five layers of a network, one behind the other: the size, how many b
 def test_layers_of_a_network_are_placed_one_after_the_other() -> None:
     """The largest first, or those that live longest, the others find no room that is clear of the ones before them."""
     stores = [stored(f"s{n}", size, life, 8 if banks > 1 else 0, banks) for n, (size, banks, life) in enumerate(MANY)]
-    uses: Any = {s.buffer: [(SimpleNamespace(order=n, path=()), None, True) for n in s.life] for s in stores}
-    _place(stores, ACC, 2048, uses, False)
-    spans = {id(s): s.life for s in stores}
+    spans = spans_of(stores)
+    _place(stores, ACC, 2048, spans, False)
     for n, s in enumerate(stores):
         assert s.address + s.total <= 2048
         for p in stores[:n]:
             apart = s.life[1] < p.life[0] or p.life[1] < s.life[0]
             if apart and not _between(s, p, spans):
-                assert _meeting(s, s.address, s.turned, p, uses, False)[0] == 0, (s.buffer.name, p.buffer.name)
+                assert _meeting(s, s.address, s.turned, p, spans, False)[0] == 0, (s.buffer.name, p.buffer.name)
 
 
 def test_later_copies_are_kept_clear_where_there_is_room() -> None:
@@ -168,11 +171,11 @@ def test_what_meets_a_pass_later_is_told_apart(banks: int, others: int, turned: 
     first, then = stored("first", 40, (0, 0), 3, banks), stored("then", 40, (1, 1), 3, others)
     first.address = 40 if banks == 1 else 0
     at, turned = (0, turned) if others > 1 else (40 * turned, 0)
-    uses: Any = {s.buffer: [(SimpleNamespace(order=n, path=()), None, True) for n in s.life] for s in (first, then)}
-    assert _meeting(then, at, turned, first, uses, False)[::2] == (0, soon)
-    assert _meeting(then, at, turned, first, uses, True) == (0, 0, 0)
+    spans = spans_of([first, then])
+    assert _meeting(then, at, turned, first, spans, False)[::2] == (0, soon)
+    assert _meeting(then, at, turned, first, spans, True) == (0, 0, 0)
     then.address, then.turned = at, turned
-    assert _meeting(first, first.address, 0, then, uses, False)[::2] == (0, soon)
+    assert _meeting(first, first.address, 0, then, spans, False)[::2] == (0, soon)
 
 
 def test_which_copy_is_first_is_part_of_what_a_site_asks() -> None:
@@ -206,18 +209,15 @@ def test_passes_turn_through_the_banks_and_threads_keep_apart(seed: int) -> None
 def test_what_is_alive_together_never_meets(seed: int) -> None:
     rng = random.Random(seed)
     loop = Loop("i", 4)
-    stores, uses = [], {}
+    stores = []
     for k in range(rng.randint(2, 6)):
         size, banks, first = rng.randint(1, 60), rng.choice((1, 2, 3)), rng.randint(0, 8)
         life = first, first + rng.randint(0, 3)
         path = (loop,) if banks > 1 or rng.random() < 0.3 else ()
-        store = Storage(tensor(f"b{k}", [size], "int32"), path, (), (size,), 1, size, banks, (), life)
-        stores.append(store)
-        uses[store.buffer] = [(SimpleNamespace(order=n, path=()), None, True) for n in life]
-    given: Any = uses
+        stores.append(Storage(tensor(f"b{k}", [size], "int32"), path, (), (size,), 1, size, banks, (), life))
     depth = rng.randint(40, 200)
     for careful in (True, False):
-        found = _packed(stores, depth, given, careful, rng.random() < 0.5)
+        found = _packed(stores, depth, spans_of(stores), careful, rng.random() < 0.5)
         assert len(found.places) == len(stores) and found.high == max(at + s.total for s, at, _ in found.places)
         for n, (s, at, turned) in enumerate(found.places):
             assert at >= 0 and 0 <= turned < s.banks
