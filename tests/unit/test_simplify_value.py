@@ -20,6 +20,7 @@ from autosched.ir.interp import run
 from autosched.ir.patterns import has_loads
 from autosched.ir.stmt import BufferStore
 from autosched.schedule import Schedule
+from autosched.schedule.primitives.reductions.cancelling import _Cancelling, without_cancelled
 from autosched.script import parse
 
 Verify = Callable[[Schedule, PrimFunc | IRModule], Schedule]
@@ -87,6 +88,11 @@ def outputs(func: PrimFunc, span: tuple[int, int] = WHOLE) -> np.ndarray:
     ("A[vi] - A[vi]", "T.min(T.max(A[vi], 0), 0)"),
     ("(A[vi] - A[vi]) + 300", "T.min(T.max(A[vi], 300), 300)"),
     ('T.Cast("int32", B[vi]) - T.Cast("int32", B[vi])', 'T.min(T.max(T.Cast("int32", B[vi]), 0), 0)'),
+    ("~(A[vi] - A[vi])", "T.min(T.max(A[vi], -1), -1)"),
+    ("T.bitwise_and(~(A[vi] - A[vi]), 6)", "T.min(T.max(A[vi], 6), 6)"),
+    ("T.abs(A[vi] - A[vi] - 3) - A[0]", "3 - A[0]"),
+    ("T.abs(A[vi] - A[vi] + (-2147483647 - 1)) - A[0]", "-2147483648 - A[0]"),
+    ("T.shift_right(A[vi] - (A[vi] + 64), 31) + A[0]", "-1 + A[0]"),
 ])
 def test_in_fewer_words(value: str, plain: str, verify_trace_roundtrip: Verify) -> None:
     func = program(value)
@@ -123,6 +129,9 @@ def test_in_fewer_words(value: str, plain: str, verify_trace_roundtrip: Verify) 
     ("A[vi] - T.shift_right(A[vi], 0)", WHOLE), ("A[vi] * 2 - A[vi]", WHOLE),  # not by the text
     ("A[vi] + T.min(vi, 3) - T.min(vi, 3)", WHOLE),  # reads nothing
     ("T.max(A[vi], 3) - T.max(A[vi], 4)", WHOLE),
+    # A division by what is always zero, a shift by what is no count.
+    ("T.truncdiv(5, A[vi] - A[vi])", WHOLE), ("5 % (A[vi] - A[vi])", WHOLE),
+    ("T.shift_right(5, A[vi] - A[vi] - 1)", WHOLE), ("T.shift_left(1, A[vi] - (A[vi] - 32))", WHOLE),
     # Nothing is left, and no element is read that is there whatever holds.
     ("T.if_then_else(vi > 0, A[vi - 1], 0) - T.if_then_else(vi > 0, A[vi - 1], 0)", WHOLE),
 ])
@@ -205,6 +214,23 @@ def test_what_is_added_and_taken_away_is_neither(data: st.DataObject) -> None:
         elif has_loads(e):
             found.add((e, away))
     assert not [e for e, away in found if (e, not away) in found], sch.script()
+
+
+def test_terms_within_terms_are_gone_through_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[Expr] = []
+    visit = _Cancelling.visit_expr
+    monkeypatch.setattr(_Cancelling, "visit_expr", lambda self, expr: [seen.append(expr), visit(self, expr)][1])
+
+    def visits(deep: int) -> int:
+        seen.clear()
+        value = "A[vi]"
+        for _ in range(deep):
+            value = f"(T.max({value}, 3) + B[vi])"
+        func = program(value)
+        assert without_cancelled(value_of(func)) is value_of(func)
+        return len(seen)
+
+    assert visits(16) < 3 * visits(8)
 
 
 def test_of_a_reduction_what_it_has_so_far_is_kept() -> None:
