@@ -433,6 +433,18 @@ def test_a_value_may_be_taken_away_from_itself(value: str, target: str) -> None:
     computes(parse(ITSELF.format(value)), target)
 
 
+@pytest.mark.parametrize("value", ["A[vi] - (A[vi] - vi)", "T.min(A[vi] - A[vi] + vi, 5)"])
+def test_where_places_alone_are_left_the_value_stays(value: str) -> None:
+    computes(parse(f"""
+@T.prim_func
+def main(A: T.Buffer((32,), "int32"), out: T.Buffer((32,), "int8")):
+    for i in range(32):
+        with T.block("out"):
+            vi = T.axis.spatial(32, i)
+            out[vi] = T.Cast("int8", {value})
+"""), "vta-de10")
+
+
 def test_what_is_taken_away_still_is_refused_by_a_space_in_the_words_of_lowering() -> None:
     func = parse(ITSELF.format(f"{HERE} - {OTHER}"))
     with pytest.raises(SpaceError) as caught:

@@ -132,6 +132,7 @@ def test_in_fewer_words(value: str, plain: str, verify_trace_roundtrip: Verify) 
     # A division by what is always zero, a shift by what is no count.
     ("T.truncdiv(5, A[vi] - A[vi])", WHOLE), ("5 % (A[vi] - A[vi])", WHOLE),
     ("T.shift_right(5, A[vi] - A[vi] - 1)", WHOLE), ("T.shift_left(1, A[vi] - (A[vi] - 32))", WHOLE),
+    ("A[vi] - (A[vi] - T.min(vi, 4))", WHOLE), ("T.min(A[vi] - A[vi] - vi, 3)", WHOLE),  # only places are left
     # Nothing is left, and no element is read that is there whatever holds.
     ("T.if_then_else(vi > 0, A[vi - 1], 0) - T.if_then_else(vi > 0, A[vi - 1], 0)", WHOLE),
 ])

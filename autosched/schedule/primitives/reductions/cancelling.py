@@ -31,8 +31,8 @@ BITS = 32  # fewer than these a shift counts
 def without_cancelled(value: Expr, own: Buffer | None = None) -> Expr:
     """A value without terms that it adds and takes away in one chain of sums and differences; the value itself without any.
 
-    Integers of a type wrap around alike, whichever of them come first. Where nothing is left that is read, the value is an
-    element that is limited to the constant from both sides: the machine stores what it has loaded.
+    Integers of a type wrap around alike, whichever of them come first. Where a constant alone is left, the value is an element
+    that is limited to it from both sides: the machine stores what it has loaded.
 
     Args:
         value: of integers, or it stays as it is.
@@ -40,8 +40,10 @@ def without_cancelled(value: Expr, own: Buffer | None = None) -> Expr:
     """
     left = _Cancelling(own).visit_expr(value)
     constant = int_value(left)
-    if left is value or constant is None:
+    if left is value or has_loads(left):
         return left
+    if constant is None:  # numbers of places alone are nothing that the machine has
+        return value
     read = _read(value)
     limit = const(constant)
     return value if read is None else cast(left.dtype, minimum(maximum(cast("int32", read), limit), limit))
