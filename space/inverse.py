@@ -84,8 +84,8 @@ def point_of(space: Space, trace: Trace, anyhow: bool = False) -> Point:
         for _, k, wanted in sorted(forms, key=lambda form: form[:2], reverse=True):
             far, row = _climb(space, k, _further(wanted), len(wanted) + 1, most, _choices(space, k, wanted) if hinted else None)
             if far > len(wanted):
-                # Columns that change nothing may still hold what other points need, and three parts have two ways to be written.
-                changes = list(_first_cut_off(space, k, row))
+                # Columns that change nothing may still hold what other points need, and parts have two ways to be written.
+                changes = [*_first_cut_off(space, k, row), *_first_falling(space, k, row)]
                 others = _distinct(space, row, changes, True) if changes else iter(())
                 tidy, inside = space.repair(np.stack([row, *others]))
                 twins = (own for own in tidy[inside] if _steps(space.trace(own)) == wanted)
@@ -432,6 +432,19 @@ def _first_cut_off(space: Space, sketch: int, row: Point) -> Iterator[dict[int, 
             yield {**swap, **more}
             if tile is not None:
                 yield {**swap, **more, tile: size}
+
+
+def _first_falling(space: Space, sketch: int, row: Point) -> Iterator[dict[int, int]]:
+    """A first part as the main one, the tiles behind it as smaller ones in front of the last parts."""
+    for model, at in _nests(space, sketch):
+        if not {"head", "head_tile", "cut", "fall"} <= set(at) or not row[at["head"]] or row[at["fall"]]:
+            continue
+        (axis, size), (beside, last) = (table(model)[row[at[name]]].tolist() for name in ("head", "cut"))
+        if axis != beside or (tile := at.get(f"tile_{model.nest.axes[axis].name}")) is None:
+            continue
+        left = int(model.extents[axis]) - size - last
+        yield from ({at["head"]: 0, at["head_tile"]: 0, at["fall"]: kind, tile: size}
+                    for kind, taken in enumerate(KINDS.prod(axis=1).tolist()) if kind and taken == left)
 
 
 def _behind_head(model: Model, head: int) -> tuple[int, int, int | None]:

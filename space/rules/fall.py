@@ -61,12 +61,15 @@ class Fall(NumericRule):
             points[~_asked(model, points, plan)[0], model.index["fall"]] = 0
 
     def settle(self, model: Model, points: Points, plan: Plan) -> None:
-        """They are smaller than the others, and no smaller than what they stand in front of, which is there."""
+        """They are smaller than the others, and no smaller than what they stand in front of, which is there.
+
+        Behind a single other tile, whose values are written in front of several along another axis, they are the main part.
+        """
         if not plan.falls:
             return
         axis, size = decoded(model, points, "cut")[0], KINDS[model.column(points, "fall")][:, 1]
         falling = (size < along(plan.body.tiles, axis)) & (size >= along(plan.last[0].extents, axis))
-        idle = ~falling | ~_asked(model, points, plan)[0]
+        idle = ~falling | ~_asked(model, points, plan)[0] | _is_first(model, plan, axis)
         points[idle, model.index["fall"]] = 0
 
     def beside(self, model: Model, points: Points) -> tuple[Ints, Points]:
@@ -120,3 +123,11 @@ def _asked(model: Model, points: Points, plan: Plan) -> tuple[Mask, Ints]:
     # What the main part has left of its axis is known only once: where they are in the plan already, it is less by them.
     taken = np.where(plan.parts[plan.main + 1].on, number * size, 0) if plan.falls else 0
     return np.asarray(on & (extents + taken > number * size), dtype=np.bool_), axis
+
+
+def _is_first(model: Model, plan: Plan, axis: Ints) -> Mask:
+    """Whether there is no first part and the main one would be one: longer than a tile, which its initial values let it be."""
+    body, whole = plan.body, along(plan.body.extents, axis)
+    there = plan.parts[0].on if plan.main else np.zeros(len(plan), dtype=np.bool_)
+    alone = (along(body.outer, axis) == 1) & (body.init < model.n_spatial) & (value_of(model, axis, whole) > 0)
+    return np.asarray(~there & alone, dtype=np.bool_)

@@ -158,6 +158,41 @@ def test_it_is_no_twin_of_a_point_without(name: str) -> None:
     no_twins(space, name, points, ["fall"], 12)
 
 
+ALONE = {"fall": kind(1, 3), "cut": 3, "cut_again": 1, "tile_m": 1, "tile_n": 6, "load_weight": 1}  # behind a single tile
+
+
+def narrow(**given: int) -> tuple[Space, np.ndarray]:
+    """A point with what ``ALONE`` says and some decisions else; sizes of cuts are along the twelve columns."""
+    space = Space(workload("dense:m=3,k=64,n=192,bias=1").func, "vta-de10")
+    cuts = {name: cut(space, "n", v) for name, v in {**ALONE, **given}.items() if name in ("head", "cut", "cut_again")}
+    return space, settled(space, **{**ALONE, **given, **cuts})
+
+
+@pytest.mark.parametrize(("given", "falls"), [
+    ({"init": 1}, False),  # written in front of three tiles along m: a first part, and a main one of smaller tiles
+    ({}, True),  # of one tile a first part is none if it is longer than the others' tiles
+    ({"init": 1, "tile_m": 3}, True),  # a single one has nothing to stand in front of
+    ({"init": 1, "fall": kind(2, 2), "cut": 2, "tile_n": 3}, True),  # behind several there is a main part
+    ({"init": 1, "fall": kind(1, 2), "tile_n": 7}, True),  # longer than a cut can say
+    ({"init": 1, "head": 1, "tile_n": 5}, True),  # there is a first part
+])
+def test_behind_a_single_tile_it_is_no_twin_of_a_first_part(given: dict[str, int], falls: bool) -> None:
+    space, point = narrow(**given)
+    assert deciding(space, point[None], ["fall"]).all() == falls, space.explain(point)
+
+
+def test_the_first_part_that_it_would_be_is_a_point() -> None:
+    space, point = narrow(fall=0, head=6, head_init=1, init=1, tile_n=3)
+    assert not deciding(space, point[None], ["fall"]).any()
+    assert [int(part.extents[0, 1]) for part in space.meaning(point[None])[1].parts] == [6, 3, 2, 1]
+
+
+def test_a_trace_of_it_is_not_taken_for_one_with_a_first_part() -> None:
+    """That has the same steps, but is no point."""
+    space, point = narrow()
+    assert space.point_of(space.trace(point)).tolist() == point.tolist()
+
+
 @pytest.mark.parametrize("more", [
     {"fall": kind(1, 4), "cut": ("n", 3), "cut_again": ("n", 1), "tile_n": 9},
     {"fall": kind(2, 2), "cut": ("n", 2), "tile_n": 5},
