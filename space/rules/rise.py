@@ -92,9 +92,9 @@ class Rise(NumericRule):
         points[rows[found >= 0], at[0]], points[rows[found >= 0], at[1]] = number, found[found >= 0]
 
     def beside(self, model: Model, points: Points) -> tuple[Ints, Points]:
-        """One part is shorter by what another one along its axis is longer, with any tiles of either kind in front.
+        """Of two cuts along an axis one takes more by what the other takes less, with any tiles of either kind in front.
 
-        Each by itself may be worse than all of them together.
+        With a first and a last part the main one is as long as it was. Each change by itself may be worse than all together.
         """
         if "head_rise" not in model.index:
             return super().beside(model, points)

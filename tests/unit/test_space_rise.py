@@ -366,7 +366,7 @@ def test_points_of_the_version_before_are_known_without_a_search_for_them(monkey
     (("m", 2), [(3, 4), (4, 3), (6, 1), (7, 0)]),
     (("n", 1), []),  # along another axis nothing goes over
 ])
-def test_what_one_part_is_shorter_by_another_is_longer(last: tuple[str, int], wanted: list[tuple[int, int]]) -> None:
+def test_what_one_cut_takes_less_another_takes_more(last: tuple[str, int], wanted: list[tuple[int, int]]) -> None:
     space = Space(workload("dense:m=24,k=64,n=64,bias=1").func, "vta-de10")
     sketch = space.sketches[0]
     model, axes = sketch.models[0], [axis.name for axis in sketch.models[0].nest.axes]
