@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from autosched.errors import ProgramError, ScheduleError
 from autosched.ir.host import split_host
 from autosched.ir.scopes import INP
-from sim import isa, timing
+from sim import timing
 from space.nest import analyse
 from space.rule import StructuralRule
 
@@ -56,7 +56,7 @@ class Rows(StructuralRule):
 
 def _may_be_single(target: Target) -> bool:
     """Whether elements of the input memory come as soon one by one as in long runs, with time to spare for other units' reads."""
-    return int(timing.load_words(isa.MEM_INP, 0, 1, 1, 1, config=target.config)) > timing.REQUEST_CYCLES
+    return target.config.inp_elem_bytes > timing.REQUEST_CYCLES * target.config.bus_bytes
 
 
 def _strides(operand: Operand, extents: list[int], single: bool) -> list[int]:
