@@ -9,7 +9,6 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from sim import isa, timing
 from space import tails
 from space.model import Model
 from space.plan import Mask, Plan
@@ -89,7 +88,7 @@ class Taper(NumericRule):
 
 def _is_long(model: Model, extent: int) -> bool:
     """Whether so many iterations of a reduction are long."""
-    words = int(timing.load_words(isa.MEM_WGT, 0, 1, 1, 1, config=model.config))
+    words = -(-model.config.wgt_elem_bytes // model.config.bus_bytes)
     return extent >= LONG or extent * words >= WORDS
 
 
