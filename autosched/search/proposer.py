@@ -34,8 +34,8 @@ FAR = 1.25  # times the lowest estimate of its form, beyond which nobody asks ho
 IDLE = 14  # generations without a lower draft after which breeding alone finds no better one for long
 POLISHED = 4  # points of different tiles, the lowest drafts first, whose neighbours are looked at then, together
 LOOKS = 8  # such looks, at most: each goes on from the lowest drafts of the one before
-AFRESH = 48  # generations bred from what is lowest by then
-NEAR = 1.02  # times the bound of the space, up to which the lowest draft leaves too little to be won by beginning otherwise
+AFRESH = 24  # generations bred from what is lowest by then, twice as many where much may be won
+NEAR = 1.02  # times the bound of the space, up to which the lowest draft leaves too little to be won for that
 OTHERS = 3  # axes that the first part is cut from, besides that of the lowest draft, of which each is bred from then
 EAGER = 6144  # rows of the first population that ask for all the memory they can use; most have to be given up
 FEW = 0.05  # share of them that are points, below which others are made to fit
@@ -255,20 +255,23 @@ class Proposer:
             if not self._look_around(ranked[spread(tiles, POLISHED, 1)]):
                 break
         if len(self._pool):
-            self._breed(AFRESH, np.unique(self._ranked(KNOWN), axis=0))
-            self._begin_otherwise()
+            self._breed(AFRESH * (1 + self._wanting()), np.unique(self._ranked(KNOWN), axis=0))
+            if self._wanting():
+                self._begin_otherwise()
+
+    def _wanting(self) -> bool:
+        """Whether the lowest draft leaves much to be won."""
+        return bool(self._drafts.min() > NEAR * self.space.floor())
 
     def _begin_otherwise(self) -> None:
-        """Breeds from what is lowest of every axis that the first part is cut from, and looks around, where much may be won.
+        """Breeds from what is lowest of every axis that the first part is cut from, and looks around.
 
         With another axis all tiles are others: on the way there everything is worse, and what one generation finds of it is lost
         among what is better already.
         """
-        if self._drafts.min() <= NEAR * self.space.floor():
-            return
         ranked, kinds = self._beginnings()
         for kind in kinds[spread(kinds, 1 + OTHERS, 1)][1:]:
-            self._breed(AFRESH, np.unique(ranked[kinds == kind][:KNOWN], axis=0))
+            self._breed(2 * AFRESH, np.unique(ranked[kinds == kind][:KNOWN], axis=0))
         for _ in range(LOOKS):
             ranked, kinds = self._beginnings()
             if not self._look_around(ranked[spread(kinds, 1 + OTHERS, 1)]):

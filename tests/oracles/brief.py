@@ -18,7 +18,7 @@ _BRED: OrderedDict[Any, Any] = OrderedDict()
 @contextmanager
 def brief_breeding() -> Iterator[None]:
     """A first population costs a tenth of a second instead of two or more; other runs do not meet what is bred here."""
-    few = {"ELSEWHERE": 1, "LOOKS": 1, "AFRESH": 4, "OTHERS": 1}
+    few = {"ELSEWHERE": 1, "LOOKS": 1, "AFRESH": 2, "OTHERS": 1}
     with mock.patch.multiple(proposer, GENERATIONS=4, ENOUGH=1, EAGER=256, _FIRST=_BRED, **few):
         yield
 

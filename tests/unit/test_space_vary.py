@@ -179,7 +179,7 @@ def test_every_generation_knows_which_of_its_points_are_alike(space: Space, monk
     monkeypatch.setattr("autosched.search.proposer.GENERATIONS", 6)
     monkeypatch.setattr("autosched.search.proposer.EAGER", 512)
     monkeypatch.setattr("autosched.search.proposer.AFRESH", 2)
-    monkeypatch.setattr("autosched.search.proposer.OTHERS", 0)
+    monkeypatch.setattr("autosched.search.proposer.NEAR", np.inf)
     parents, generations = Proposer._parents, []
 
     def watched(
