@@ -420,32 +420,31 @@ def tied_loops(inner: Any, axes: int, borders: Any, met: int, last: int) -> int:
         met: a bit for each of them that these taps meet.
         last: a bit for every axis along which this is a last tile that is smaller.
     """
-    cuts = 0
-    for a in range(axes):
-        inner[1, a] = inner[0, a]
-    longest = second = 1
-    for a in range(axes):
-        if held(a, borders, met, last):
-            cuts += 1
-            inner[1, a] = 1
-            if inner[0, a] > longest:
-                longest, second = inner[0, a], longest
-            elif inner[0, a] > second:
-                second = inner[0, a]
+    cuts = own_loops(inner, axes, borders, met, last)
+    longest, second = two_longest(inner[1], axes)
     loops = longest * second
     if cuts < 2:
+        for a in range(axes):
+            inner[1, a] = inner[0, a] // inner[1, a]  # the others
         first, second = two_longest(inner[1], axes)
         loops *= first * second if cuts == 0 else first
     return int(loops)
 
 
 @lean
-def held(axis: int, borders: Any, met: int, last: int) -> bool:
-    """Whether an axis' loop has to be one of an instruction's own; the arguments are those of ``tied_loops``."""
-    found = last >> axis & 1 == 1
-    for b in range(borders.shape[0]):
-        found = found or (met >> b & 1 == 1 and borders[b] == axis)
-    return found
+def own_loops(inner: Any, axes: int, borders: Any, met: int, last: int) -> int:
+    """How many loops have to be an instruction's own; the second row of ``inner`` gets their iterations, and 1 for the others.
+
+    The arguments are those of ``tied_loops``.
+    """
+    count = 0
+    for a in range(axes):
+        own = last >> a & 1 == 1
+        for b in range(borders.shape[0]):
+            own = own or (met >> b & 1 == 1 and borders[b] == a)
+        inner[1, a] = inner[0, a] if own else 1
+        count += own
+    return count
 
 
 @lean
@@ -454,12 +453,9 @@ def beyond(inner: Any, axes: int, borders: Any, tile: int, last: int) -> int:
 
     The arguments are those of ``tied_loops``; ``tile`` has a bit for each border that cuts this tile.
     """
-    longest = second = every = 1
+    own_loops(inner, axes, borders, tile, last)
+    longest, second = two_longest(inner[1], axes)
+    every = 1
     for a in range(axes):
-        if held(a, borders, tile, last):
-            every *= inner[0, a]
-            if inner[0, a] > longest:
-                longest, second = inner[0, a], longest
-            elif inner[0, a] > second:
-                second = inner[0, a]
+        every *= inner[1, a]
     return int(every // (longest * second))

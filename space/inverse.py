@@ -28,7 +28,7 @@ from space.distinct import fresh_of
 from space.plan import Mask
 from space.rule import Points
 from space.rules.cuts import table, values
-from space.rules.fall import KINDS
+from space.rules.fall import kinds_of
 from space.rules.tiling import divisors
 from space.sites import sites_of
 
@@ -412,10 +412,9 @@ def _falling(space: Space, sketch: int, row: Point) -> Iterator[dict[int, int]]:
         if not {"cut", "cut_again", "fall"} <= set(at) or row[at["fall"]]:
             continue
         (axis, size), (again, end) = (table(model)[row[at[name]]].tolist() for name in ("cut", "cut_again"))
-        for kind, taken in enumerate(KINDS.prod(axis=1).tolist()) if again == axis >= 0 else ():
-            if kind and taken == size - end:
-                yield from ({at["fall"]: kind, at["cut"]: int(row[at["cut_again"]]), at["cut_again"]: more}
-                            for more in model.columns[model.index["cut_again"]].choices)
+        for kind in kinds_of(size - end) if again == axis >= 0 else ():
+            yield from ({at["fall"]: kind, at["cut"]: int(row[at["cut_again"]]), at["cut_again"]: more}
+                        for more in model.columns[model.index["cut_again"]].choices)
 
 
 def _first_cut_off(space: Space, sketch: int, row: Point) -> Iterator[dict[int, int]]:
@@ -443,8 +442,7 @@ def _first_falling(space: Space, sketch: int, row: Point) -> Iterator[dict[int, 
         if axis != beside or (tile := at.get(f"tile_{model.nest.axes[axis].name}")) is None:
             continue
         left = int(model.extents[axis]) - size - last
-        yield from ({at["head"]: 0, at["head_tile"]: 0, at["fall"]: kind, tile: size}
-                    for kind, taken in enumerate(KINDS.prod(axis=1).tolist()) if kind and taken == left)
+        yield from ({at["head"]: 0, at["head_tile"]: 0, at["fall"]: kind, tile: size} for kind in kinds_of(left))
 
 
 def _behind_head(model: Model, head: int) -> tuple[int, int, int | None]:

@@ -24,6 +24,11 @@ SINCE = 30  # the version of the space that has brought it
 KINDS: Ints = np.array([(0, 0), *((n, m) for n in range(1, TILES + 1) for m in range(1, LONG // n + 1))], dtype=np.int64)
 
 
+def kinds_of(iterations: int) -> list[int]:
+    """The values of the column that take so many iterations off; 0 is none of them."""
+    return [kind for kind, taken in enumerate(KINDS.prod(axis=1).tolist()) if kind and taken == iterations]
+
+
 class Fall(NumericRule):
     """``fall``: how many tiles of how many iterations along the axis of the first cut stand in front of it (``KINDS``); 0: none.
 

@@ -172,7 +172,7 @@ class Trace:
                 # None is left out where it is the default; where an argument must be given, it is a value.
                 if v is not None or k not in default:
                     bare = k in inputs
-                    obj["in" if bare else "args"][k] = v if type(v) in PLAIN else _encode(v, names, bare)
+                    obj["in" if bare else "args"][k] = _encode(v, names, bare)
             obj["out"] = [_name(rv, names) for rv in inst.outputs]
             if inst.decision is not None:
                 obj["decision"] = inst.decision
