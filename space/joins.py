@@ -1,4 +1,4 @@
-"""What brings elements of int32 together at least, where no product makes a sum; proven in docs/bound.md."""
+"""What brings elements of int32 together at least, where no product makes a sum; proven in docs/bound/joins.md."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is left to do behind the loads: results end late where every one of them needs most of what is loaded (docs/bound.md)."""
+"""What is left to do behind the loads: results that need most of what is loaded end late (docs/bound/late_results.md)."""
 
 from __future__ import annotations
 

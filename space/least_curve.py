@@ -1,4 +1,4 @@
-"""What is due where results bend from one slope to another, or rise by no power of two; proven in docs/bound.md."""
+"""What is due where results bend from one slope to another, or rise by no power of two; proven in docs/bound/curves.md."""
 
 from __future__ import annotations
 

@@ -53,7 +53,7 @@ class Epilogue:
 def least_epilogue(
     nest: Nest, target: Target, laid_out: bool, visit: bool = False, products: int = 0, formed: Fraction = Fraction(1),
 ) -> Epilogue:
-    """The epilogue that no program can do without; each line is proven in docs/bound.md.
+    """The epilogue that no program can do without; each line is proven in docs/bound.md and docs/bound/stages.md.
 
     A right shift, a maximum with a constant and a minimum with a constant are one operation each, the last two where the value
     ranges reach past the constant, and where no two operands are compared by their difference; the accumulator is written once

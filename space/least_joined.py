@@ -1,4 +1,4 @@
-"""What is due where an operand joins every result behind shifts and clips, as a residual does; proven in docs/bound.md."""
+"""What is due where an operand joins every result behind shifts and clips (a residual); proven in docs/bound/residuals.md."""
 
 from __future__ import annotations
 

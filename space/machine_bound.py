@@ -2,7 +2,7 @@
 
 Four chains are each a bound; the largest counts. All of them begin when the first instruction can start and end with the store
 of one vector, after which only FINISH is left. Engines are serial, so what one engine has to do adds up; nothing is said about
-tiles, orders or places. docs/bound.md has the derivation.
+tiles, orders or places. docs/bound.md has the derivation, docs/bound/nests.md that of several nests.
 """
 
 from __future__ import annotations
@@ -129,7 +129,7 @@ def _longest(nests: Sequence[Needs], target: Target, visits: int | None) -> Mach
     once = {name: cycles for name, cycles in _once([n.widened for n in nests]).items() if name not in taken}
     widened, riding = sum(once.values()), 0
     if gemm and visits is not None:
-        # Another layout may have lanes that are free: what is added to a sum comes in by them (docs/bound.md).
+        # Another layout may have lanes that are free: what is added to a sum comes in by them (docs/bound/widening.md).
         riding = sum(cycles for name, cycles in once.items() if any(name in n.riders for n in nests))
         widened -= riding
         products = max(products - sum(n.loose for n in nests), riding, visits - widened - sum(n.mixed for n in nests))

@@ -1,4 +1,4 @@
-"""What one nest needs of every engine, at least; docs/bound.md has the derivation."""
+"""What one nest needs of every engine, at least; docs/bound.md and docs/bound/nests.md have the derivation."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """How often the GEMM visits results at least, in whatever layout: a visit adds so many products to one, and no more.
 
 A micro-operation adds to each of its results at most ``block_in`` products. A sum of K products that no other sum has is visited
-at least ceil(K / block_in) times, however operands are packed; docs/bound.md has the proof. What of a program's products are
-such sums is read from its text, element by element. Of what is not understood nothing is counted.
+at least ceil(K / block_in) times, however operands are packed; docs/bound/visits.md has the proof. What of a program's products
+are such sums is read from its text, element by element. Of what is not understood nothing is counted.
 """
 
 from __future__ import annotations

@@ -17,6 +17,7 @@ import inspect
 import io
 import itertools
 import linecache
+import math
 import re
 import shlex
 import sys
@@ -164,14 +165,83 @@ def test_a_print_that_is_not_shown_is_a_difference() -> None:
     assert not same(shown, real)
 
 
-def test_links_lead_somewhere() -> None:
+def anchors(page: str) -> set[str]:
+    """What a page's headings are called in links."""
+    headings = re.findall(r"^#+ (.*)$", FENCE.sub("", page), re.M)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+def broken_links(path: Path) -> list[str]:
+    """Links of a page that lead to no file, or to no heading of one."""
     broken = []
-    for path in pages():
-        text = FENCE.sub("", path.read_text())
-        for target in re.findall(r"\]\(([^)#\s]+)(?:#[^)]*)?\)", text):
-            if "://" not in target and not (path.parent / target).exists():
-                broken.append(f"{path.relative_to(ROOT)}: {target}")
-    assert not broken, broken
+    for target in re.findall(r"\]\(([^)\s]+)\)", FENCE.sub("", path.read_text())):
+        file, _, anchor = target.partition("#")
+        to = path.parent / file if file else path
+        if "://" not in target and not (to.exists() and (not anchor or anchor in anchors(to.read_text()))):
+            broken.append(f"{path.name}: {target}")
+    return broken
+
+
+def test_links_lead_somewhere(tmp_path: Path) -> None:
+    assert [link for path in (ROOT / "README.md", ROOT / "CONTRIBUTING.md", *pages()) for link in broken_links(path)] == []
+    page = tmp_path / "page.md"
+    page.write_text("# A heading, say\n[a](#a-heading-say) [b](#a-heading) [c](page.md#c) [d](d.md) [e](https://e.org/#e)\n")
+    assert broken_links(page) == ["page.md: #a-heading", "page.md: page.md#c", "page.md: d.md"]
+
+
+def test_pages_of_the_bound_are_listed_and_say_what_checks_them() -> None:
+    core = (DOCS / "bound.md").read_text()
+    for path in sorted((DOCS / "bound").glob("*.md")):
+        text = path.read_text()
+        assert f"](bound/{path.name})" in core, path.name
+        assert path.name == "checks.md" or re.search(r"^\*Checked by\* `tests/", text, re.M), path.name
+
+
+SUM = re.compile(r"<!-- bound of (\S+) on (\S+) -->\n\n((?:\|.*\n)+)")
+
+
+def added_up(table: str) -> int:
+    """The sum of a table of a bound's terms, each worked out anew.
+
+    Raises:
+        ValueError: a row, or the sum, is not what it says.
+    """
+    total = 0
+    rows = [[cell.strip() for cell in line.strip("|\n").split("|")] for line in table.splitlines()[2:]]
+    for what, how, shown in rows:
+        value = int(shown.replace(" ", "").strip("*"))
+        made = eval(how.strip("`"), {"ceil": math.ceil}) if how else total
+        if made != value:
+            raise ValueError(f"{what}: {made}, not {value}")
+        total += value if how else 0
+    return total
+
+
+def test_the_terms_of_a_bound_add_up_to_it() -> None:
+    from autosched.workloads import workload
+    from space import Space
+
+    page = (DOCS / "bound.md").read_text()
+    found = SUM.findall(page)
+    assert [(name, target) for name, target, _ in found] == [("resnet18.c2", "vta-de10"), ("mobilenet.d8", "vta-de10")]
+    for name, target, table in found:
+        bound = Space(workload(name).func, target).machine
+        assert added_up(table) == bound.cycles
+        # Of the other three chains the text behind the table says how long they are.
+        others = page[page.index(table) + len(table) :].partition(".\n")[0].partition("`vta-de10-portable`")[0]
+        shown = dict(re.findall(r"(compute|load|bus|store) (\d[\d ]*\d)", " ".join(others.split())))
+        chains = {c: bound.terms[f"{c} chain"] for c in ("compute", "load", "bus", "store") if c != bound.binds}
+        assert {c: int(n.replace(" ", "")) for c, n in shown.items()} == chains
+    portable = Space(workload("resnet18.c2").func, "vta-de10-portable").machine.cycles
+    assert f"a product for each of 12 544 vectors: {portable:,}.".replace(",", " ") in " ".join(page.split())
+
+
+@pytest.mark.parametrize(("cell", "instead"), [("`2 * 3`", "`2 * 4`"), ("| 6 |", "| 7 |"), ("**7**", "**8**")])
+def test_a_term_that_is_not_what_it_says_is_seen(cell: str, instead: str) -> None:
+    table = "| what | as | cycles |\n|---|---|---|\n| a | `2 * 3` | 6 |\n| b | `ceil(1 / 2)` | 1 |\n| **sum** | | **7** |\n"
+    assert added_up(table) == 7
+    with pytest.raises(ValueError, match="not"):
+        added_up(table.replace(cell, instead))
 
 
 MARK = re.compile(r"(<!-- primitives of: ([\w *]+) -->\n\n)((?:\|.*\n)*)")

@@ -1,4 +1,4 @@
-"""A sum that an operand joins behind shifts and clips: no chain of operations makes it in fewer than docs/bound.md says."""
+"""A sum that an operand joins behind shifts and clips: no chain of operations is shorter than docs/bound/residuals.md says."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ def clip(x: Table, low: int, high: int) -> Table:
     ((2 * (U >> 1) + R + 2) >> 2, 4, False),  # the two come in with the bias
 ], ids=lambda v: str(v) if not isinstance(v, np.ndarray) else "")
 def test_no_chain_makes_a_joined_sum_in_fewer_operations(wanted: Table, count: int, free: bool) -> None:
-    """What docs/bound.md counts, for small numbers: all chains of fewer operations are tried."""
+    """What docs/bound/residuals.md counts, for small numbers: all chains of fewer operations are tried."""
     wanted = np.broadcast_to(wanted, (SUMS, CAME)).astype(np.int16)
     assert least(wanted, count - 1, free) == count
 
