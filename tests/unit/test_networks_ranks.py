@@ -12,7 +12,8 @@ import pytest
 from autosched.networks import load, reference
 from autosched.networks.floats import float_net
 from autosched.networks.onnx_file import read
-from autosched.networks.quantize import quantize, write
+from autosched.networks.qdq_writer import write_model
+from autosched.networks.quantize import quantize
 from autosched.networks.ranks import ranked
 
 onnx = pytest.importorskip("onnx")
@@ -93,7 +94,7 @@ def test_other_ranks_are_on_the_machine(
     x = w.rng.normal(0, 1, (6, *shape[1:])).astype(np.float32)
     one = {"x": x[: shape[0]]}
     want = reference.session(path.read_bytes()).run(list(outputs), one)
-    turned = write(ranked(float_net(read(path)), read(path).dtypes), read(path), None).model
+    turned = write_model(ranked(float_net(read(path)), read(path).dtypes), read(path), None).model
     for got, floats in zip(reference.session(turned).run(list(outputs), one), want):
         assert got.shape == floats.shape and np.allclose(got, floats, atol=1e-5)
     quantize(path, {"x": x}, tmp_path / "q.onnx")
