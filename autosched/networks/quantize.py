@@ -18,7 +18,7 @@ from autosched.arguments import writable_beside
 from autosched.errors import ProgramError, UnknownNameError
 from autosched.networks.calibration import METHODS, calibrate, endless, reached, watched
 from autosched.networks.extents import CHANCE
-from autosched.networks.floats import WEIGHTED, FloatNet, Op, float_net, folded, nothing_for_it
+from autosched.networks.floats import WEIGHTED, FloatNet, Op, folded
 from autosched.networks.graph import Array
 from autosched.networks.images import checked_labels, classes_of
 from autosched.networks.importer import NothingError, graph_of
@@ -27,6 +27,7 @@ from autosched.networks.qdq_writer import QdqWriter, Written, kind_of, opsets_of
 from autosched.networks.ranks import ranked
 from autosched.networks.reference import refusals, session
 from autosched.networks.scale_plan import ScalePlan, plan_scales
+from autosched.networks.unquantized import float_net, nothing_for_it
 from sim.files import write_bytes
 
 if TYPE_CHECKING:

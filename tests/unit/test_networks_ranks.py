@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 
 from autosched.networks import load, reference
-from autosched.networks.floats import float_net
 from autosched.networks.onnx_file import read
 from autosched.networks.qdq_writer import write_model
 from autosched.networks.quantize import quantize
 from autosched.networks.ranks import ranked
+from autosched.networks.unquantized import float_net
 
 onnx = pytest.importorskip("onnx")
 pytest.importorskip("onnxruntime")
