@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from autosched.networks.graph import Array, Graph
-from autosched.networks.onnx_file import File
+from autosched.networks.onnx_nodes import File
 from autosched.networks.reference import build, session
 
 FLOAT32_EXACT = 1 << 24

@@ -9,7 +9,7 @@ import numpy as np
 
 from autosched.errors import ProgramError, suggest
 from autosched.networks.graph import Array, Tensor, need_data
-from autosched.networks.onnx_file import of_numpy
+from autosched.networks.onnx_nodes import of_numpy
 
 
 class Taken(Protocol):

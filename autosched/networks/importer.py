@@ -12,7 +12,8 @@ from autosched.errors import ProgramError, UnknownNameError
 from autosched.networks import integers, qdq, qlinear
 from autosched.networks.graph import FEEDS, ROUNDINGS, Graph, HostNode, HostPart, Layer, Step, Tensor
 from autosched.networks.matcher import COUNTED, Found
-from autosched.networks.onnx_file import SINGLE, File, Node, check, converted, of_numpy, other_float, read
+from autosched.networks.onnx_file import check, converted, read
+from autosched.networks.onnx_nodes import SINGLE, File, Node, of_numpy, other_float
 
 if TYPE_CHECKING:
     from onnx import ValueInfoProto

@@ -11,7 +11,7 @@ import numpy as np
 
 from autosched.networks.graph import Array, Ints, Layer, Requant
 from autosched.networks.matcher import Found
-from autosched.networks.onnx_file import FLOAT, Node
+from autosched.networks.onnx_nodes import FLOAT, Node
 from autosched.networks.qdq import dense_fault
 from autosched.networks.ranges import clipped_again, whole
 from autosched.networks.scales import Value, exponent, int8_weight, zero_point

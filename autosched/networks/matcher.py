@@ -9,7 +9,7 @@ import numpy as np
 
 from autosched.errors import ProgramError
 from autosched.networks.graph import Array, Ints, Layer, Requant, Tensor
-from autosched.networks.onnx_file import File, Node
+from autosched.networks.onnx_nodes import File, Node
 from autosched.networks.ranges import prove
 from autosched.networks.scales import Value
 

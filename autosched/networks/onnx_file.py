@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from math import prod
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,15 +14,16 @@ from autosched.errors import ProgramError, suggest
 from autosched.networks.extents import settled
 from autosched.networks.graph import Array
 from autosched.networks.inferred import downwards, inferred, line
+from autosched.networks.onnx_constants import MAX_ELEMENTS, constants_of, folded_away
+from autosched.networks.onnx_nodes import File, Node
 from sim.files import read_bytes
 
 if TYPE_CHECKING:
     from google.protobuf.message import Message
-    from onnx import ModelProto, NodeProto, TensorProto
+    from onnx import ModelProto, NodeProto
 
 MAX_NODES = 20_000
 MAX_CALLS = 50  # of a file's own functions, one inside the other
-MAX_ELEMENTS = 1 << 28
 OLDEST_OPSET = 11
 OPSET = 17  # of the files that are written, and what older ones are read as
 AS_TODAY = 13  # from here on operators mean what they mean in a present set: before, axes were attributes and Softmax had another
@@ -32,108 +33,7 @@ _NEEDED = {
     "QLinearGlobalAveragePool": (0, 1, 3), "QLinearAveragePool": (0, 1, 3), "QLinearSigmoid": (0, 1, 3),
     "QLinearLeakyRelu": (0, 1, 3), "QLinearSoftmax": (0, 1, 3), "QLinearConcat": (0, 1), "QGemm": (0, 1, 2, 3, 4, 5),
 }
-FLOAT = "quantize the float network it was made of: autosched quantize FLOAT.onnx --calibrate data.npz -o q.onnx"
-SINGLE = "float32 is what can be quantized: export the model in float32"
 DOMAINS = ("", "ai.onnx", "com.microsoft")
-NUMBER: tuple[tuple[int, ...], ...] = ((), (1,))  # extents of the ends of a Clip: onnxruntime takes no others
-
-
-@dataclass(frozen=True, eq=False)
-class Node:
-    """A node of the file.
-
-    Args:
-        name: unique; made from the operator and its place where the file gives none.
-        op: operator.
-        inputs: tensor names; "" where an optional one is left out.
-        outputs: tensor names.
-        attrs: attributes as Python values.
-        proto: the node itself.
-    """
-
-    name: str
-    op: str
-    inputs: tuple[str, ...]
-    outputs: tuple[str, ...]
-    attrs: Mapping[str, Any]
-    proto: NodeProto = field(repr=False)
-
-    def refuse(self, why: str, do: str) -> ProgramError:
-        """A refusal that names the node and what to do."""
-        op = self.op if self.op.isprintable() else repr(self.op)
-        return ProgramError(f"node {self.name!r} ({op}): {why}; {do}")
-
-
-@dataclass(frozen=True, eq=False)
-class File:
-    """A checked file.
-
-    Args:
-        name: its name without ending.
-        model: the model.
-        nodes: in order of execution; constants are no nodes.
-        constants: values of initializers and constant nodes.
-        blank: shapes of the initializers whose data the file lacks.
-        shapes: of all tensors.
-        dtypes: of all tensors, as NumPy names.
-        inputs: names of the graph's inputs that are no constants.
-        outputs: names of the graph's outputs.
-        opset: version of the default operator set.
-        made_by: index of the node that writes a tensor.
-        read_by: indices of the nodes that read a tensor.
-    """
-
-    name: str
-    model: ModelProto = field(repr=False)
-    nodes: tuple[Node, ...]
-    constants: Mapping[str, Array] = field(repr=False)
-    blank: Mapping[str, tuple[int, ...]]
-    shapes: Mapping[str, tuple[int, ...]]
-    dtypes: Mapping[str, str]
-    inputs: tuple[str, ...]
-    outputs: tuple[str, ...]
-    opset: int
-    made_by: Mapping[str, int]
-    read_by: Mapping[str, tuple[int, ...]]
-
-    def producer(self, tensor: str) -> Node | None:
-        """The node that writes a tensor."""
-        at = self.made_by.get(tensor)
-        return None if at is None else self.nodes[at]
-
-    def is_constant(self, tensor: str) -> bool:
-        """Whether a tensor is the file's own, with or without data."""
-        return tensor in self.constants or tensor in self.blank
-
-    def lack(self, tensor: str) -> str:
-        """Why a tensor of ``blank`` is of no use, as refusals go on behind its name."""
-        place = next((_place(t) for t in self.model.graph.initializer if t.name == tensor), "")
-        return f"has its data in {place!r}, which is missing" if place else "has a shape and no data"
-
-    def only_reader(self, tensor: str) -> Node | None:
-        """The one node that reads a tensor, or None where there are others or it leaves the graph."""
-        found = self.read_by.get(tensor, ())
-        return self.nodes[found[0]] if len(found) == 1 and tensor not in self.outputs else None
-
-
-def of_numpy(dtype: str | np.dtype[Any]) -> bool:
-    """Whether onnxruntime takes and gives arrays of a type: one of NumPy's own, and none that other packages add to it.
-
-    Args:
-        dtype: the type, or its name.
-    """
-    return np.dtype(dtype).isbuiltin == 1
-
-
-def other_float(file: File, node: Node) -> bool:
-    """Whether a node computes in a floating type that is not quantized.
-
-    Args:
-        file: the node's.
-        node: it takes something.
-    """
-    dtype = file.dtypes.get(node.inputs[0], "")
-    return "float" in dtype and dtype != "float32"
 
 
 def require_onnx() -> None:
@@ -224,13 +124,13 @@ def check(model: ModelProto, name: str, where: str, shapes: Mapping[str, tuple[i
     graph = copy.graph
     if len(graph.node) > MAX_NODES:
         raise ProgramError(f"{where}: {len(graph.node)} nodes; at most {MAX_NODES} are read")
-    constants, blank = _constants(copy, where)
+    constants, blank = constants_of(copy, where)
     read_nodes = _nodes(copy, where, constants)
     _check(copy, where, read_nodes, blank)
     _fix_inputs(copy, where, shapes, {*constants, *blank})
     values = settled(copy, constants)
     constants.update(values)
-    nodes = _folded(tuple([n for n in read_nodes if n.outputs[0] not in values]), constants)
+    nodes = folded_away(tuple([n for n in read_nodes if n.outputs[0] not in values]), constants)
     shaped, dtypes = _types(inferred(copy, where), where, constants, blank)
     nodes = tuple([_downwards(n, shaped) for n in nodes])
     made: dict[str, int] = {}
@@ -329,75 +229,6 @@ def _opset(model: ModelProto, where: str) -> int:
     return found
 
 
-def _constants(model: ModelProto, where: str) -> tuple[dict[str, Array], dict[str, tuple[int, ...]]]:
-    """Values of initializers and Constant nodes, and shapes of those without data."""
-    found: dict[str, Array] = {}
-    blank: dict[str, tuple[int, ...]] = {}
-    if model.graph.sparse_initializer:
-        raise ProgramError(f"{where}: sparse initializers are not read; store them dense")
-    for tensor in model.graph.initializer:
-        value = _value(tensor, where)
-        if value is None:
-            blank[tensor.name] = tuple(tensor.dims)
-        else:
-            found[tensor.name] = value
-    for node in model.graph.node:
-        if node.op_type == "Constant" and len(node.attribute) == 1 and len(node.output) == 1:
-            attr = node.attribute[0]
-            if attr.name == "value":
-                value = _value(attr.t, where)
-                if value is None:
-                    raise ProgramError(f"{where}: constant {node.output[0]!r} has no data")
-            elif attr.name in ("value_float", "value_floats"):
-                value = np.array(attr.f if attr.name == "value_float" else list(attr.floats), dtype=np.float32)
-            elif attr.name in ("value_int", "value_ints"):
-                value = np.array(attr.i if attr.name == "value_int" else list(attr.ints), dtype=np.int64)
-            else:
-                raise ProgramError(f"{where}: constant {node.output[0]!r} holds {attr.name}; only numbers are read")
-            found[node.output[0]] = value
-    return found, blank
-
-
-def _place(tensor: TensorProto) -> str:
-    """Which other file a tensor's data is in; "" where none is named."""
-    return next((e.value for e in tensor.external_data if e.key == "location"), "")
-
-
-def _value(tensor: TensorProto, where: str) -> Array | None:
-    """A tensor's data, or None where the file holds none."""
-    from onnx import TensorProto as Proto
-    from onnx import helper, numpy_helper
-
-    if tensor.data_type not in helper.get_all_tensor_dtypes():
-        raise ProgramError(f"{where}: tensor {tensor.name!r} has no type; export the model again")
-    count = prod(tensor.dims)
-    if any(d < 0 for d in tensor.dims) or count > MAX_ELEMENTS:
-        raise ProgramError(f"{where}: tensor {tensor.name!r} has extents {list(tensor.dims)}")
-    if tensor.data_location == Proto.EXTERNAL:
-        place = _place(tensor)
-        if Path(place).is_absolute() or ".." in Path(place).parts:
-            why = f"the data of {tensor.name!r} is in another file, {place!r}, which is outside of its folder"
-            raise ProgramError(f"{where}: {why}; export the model with its data in it")
-        try:
-            there = bool(place) and (Path(where).parent / place).is_file()
-        except OSError:
-            there = False  # no name that a file can have
-        if not there:
-            return None
-        raise ProgramError(
-            f"{where}: the data of {tensor.name!r} is in another file; save it in one: onnx.save(onnx.load(FILE), FILE)"
-        )
-    fields = (tensor.raw_data, tensor.float_data, tensor.int32_data, tensor.int64_data, tensor.double_data, tensor.uint64_data,
-              tensor.string_data)
-    if count and not any(len(f) for f in fields):
-        return None
-    try:
-        array = numpy_helper.to_array(tensor)
-    except (ValueError, TypeError, KeyError) as error:
-        raise ProgramError(f"{where}: tensor {tensor.name!r} is damaged ({line(error)})") from error
-    return np.asarray(array)
-
-
 def _nodes(model: ModelProto, where: str, constants: Mapping[str, Array]) -> tuple[Node, ...]:
     from onnx import AttributeProto, helper
 
@@ -425,22 +256,6 @@ def _nodes(model: ModelProto, where: str, constants: Mapping[str, Array]) -> tup
     return tuple(nodes)
 
 
-def _folded(nodes: tuple[Node, ...], constants: dict[str, Array]) -> tuple[Node, ...]:
-    """The nodes without those that only bring constants into another shape or quantize them; these join the constants."""
-    kept = []
-    for node in nodes:
-        operands = [constants.get(t) for t in node.inputs if t]
-        value = None
-        if operands and all(o is not None for o in operands) and len(node.outputs) == 1:
-            known = [o for o in operands if o is not None]
-            value = _reshaped(node, known) if node.op != "QuantizeLinear" else _quantized(node, known)
-        if value is None:
-            kept.append(node)
-        else:
-            constants[node.outputs[0]] = value
-    return tuple(kept)
-
-
 def _downwards(node: Node, shapes: Mapping[str, tuple[int, ...]]) -> Node:
     """A node, or what counts windows downwards where that is the same, and the file's extents are then everybody's."""
     proto = downwards(node.proto, shapes.get(node.inputs[0], ())[2:]) if node.inputs else None
@@ -448,60 +263,6 @@ def _downwards(node: Node, shapes: Mapping[str, tuple[int, ...]]) -> Node:
         return node
     kept = {k: v for k, v in node.attrs.items() if k != "ceil_mode"}
     return replace(node, attrs={**kept, "pads": list(proto.attribute[-1].ints)}, proto=proto)
-
-
-def _quantized(node: Node, operands: list[Array]) -> Array | None:
-    """A constant as trained networks have it, float in front of its quantizer, in int8 or uint8."""
-    data, scale = operands[0], operands[1]
-    zero = operands[2] if len(operands) > 2 else np.zeros(1, _stated(node))
-    if zero.size not in (1, scale.size):
-        return None
-    axis = int(node.attrs.get("axis", 1)) % max(data.ndim, 1)
-    per_axis = scale.size > 1
-    if data.dtype != np.float32 or zero.dtype not in (np.int8, np.uint8) or node.attrs.get("block_size", 0):
-        return None
-    if per_axis and (not data.ndim or scale.shape != (data.shape[axis],)):
-        return None
-    spread = [-1 if d == axis else 1 for d in range(data.ndim)] if per_axis else [1] * data.ndim
-    with np.errstate(all="ignore"):
-        steps = np.rint(data / scale.reshape(spread).astype(np.float32))
-    limits = np.iinfo(zero.dtype)
-    moved = steps + (zero.reshape(spread) if zero.size > 1 else zero.reshape([1] * data.ndim)).astype(np.float32)
-    if not np.isfinite(moved).all():
-        return None
-    made: Array = np.clip(moved, limits.min, limits.max).astype(zero.dtype)
-    return made
-
-
-def _stated(node: Node) -> Any:
-    """The type that a quantizer without a zero point gives: uint8 where it says nothing."""
-    from onnx import helper
-
-    said = int(node.attrs.get("output_dtype", 0))
-    return helper.tensor_dtype_to_np_dtype(said) if said in helper.get_all_tensor_dtypes() and said else np.uint8
-
-
-def _reshaped(node: Node, operands: list[Array]) -> Array | None:
-    data = operands[0]
-    try:
-        if node.op == "Identity":
-            return data
-        ends = operands[1:]
-        if node.op == "Clip" and data.dtype in (np.int8, np.uint8) and len(operands) == len(node.inputs) == 3 and all(
-                end.shape in NUMBER for end in ends):
-            return np.clip(data, *ends)  # fewer bits
-        if node.op == "Transpose":
-            return np.transpose(data, node.attrs.get("perm"))
-        if node.op == "Flatten":
-            axis = int(node.attrs.get("axis", 1))
-            return data.reshape(prod(data.shape[:axis]), -1)
-        if node.op == "Reshape" and len(operands) == 2:
-            wanted = [int(e) for e in operands[1].reshape(-1)]
-            keep = not node.attrs.get("allowzero", 0)
-            return data.reshape([data.shape[k] if e == 0 and keep else e for k, e in enumerate(wanted)])
-    except (ValueError, IndexError, TypeError):
-        return None  # inference names what does not fit
-    return None
 
 
 def _fix_inputs(model: ModelProto, where: str, shapes: Mapping[str, tuple[int, ...]], constants: set[str]) -> None:

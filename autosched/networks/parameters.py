@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from math import prod
 from typing import Any
 
-from autosched.networks.onnx_file import NUMBER, File, Node, of_numpy
+from autosched.networks.onnx_nodes import NUMBER, File, Node, of_numpy
 
 # Places of a node's inputs: scales and zero points of tensors, its weight, what counts outputs (scales and zero points of the
 # weight), and its bias.

@@ -10,7 +10,8 @@ import numpy as np
 
 from autosched.networks.floats import FloatNet, Names, Op
 from autosched.networks.graph import Array, Ints
-from autosched.networks.onnx_file import OPSET, File
+from autosched.networks.onnx_file import OPSET
+from autosched.networks.onnx_nodes import File
 from autosched.networks.parameters import output_channels
 from autosched.networks.scale_plan import ScalePlan, bias_of, fused_clip, saturating, stored_weight
 

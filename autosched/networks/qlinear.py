@@ -8,7 +8,7 @@ import numpy as np
 
 from autosched.networks.graph import Array, Layer
 from autosched.networks.matcher import Found, requant
-from autosched.networks.onnx_file import Node
+from autosched.networks.onnx_nodes import Node
 from autosched.networks.parameters import per_output
 from autosched.networks.qdq import dense_fault, sum_layer
 from autosched.networks.scales import STORE, WAY_OUT, Value, exponents, int8_weight, machine_zero

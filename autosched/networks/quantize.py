@@ -22,7 +22,8 @@ from autosched.networks.floats import WEIGHTED, FloatNet, Op, folded
 from autosched.networks.graph import Array
 from autosched.networks.images import checked_labels, classes_of
 from autosched.networks.importer import NothingError, graph_of
-from autosched.networks.onnx_file import File, Node, check, read
+from autosched.networks.onnx_file import check, read
+from autosched.networks.onnx_nodes import File, Node
 from autosched.networks.qdq_writer import QdqWriter, Written, kind_of, opsets_of, value_info, write_model
 from autosched.networks.ranks import ranked
 from autosched.networks.reference import refusals, session

@@ -13,7 +13,7 @@ import numpy as np
 from autosched.networks.calibration import endless
 from autosched.networks.floats import CLIPS, SAME_SCALE, WEIGHTED, FloatNet, Op, clip_ends
 from autosched.networks.graph import Array, Ints
-from autosched.networks.onnx_file import File
+from autosched.networks.onnx_nodes import File
 from autosched.networks.parameters import output_channels
 from autosched.networks.ranges import LIMIT
 

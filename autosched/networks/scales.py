@@ -8,7 +8,7 @@ from math import frexp
 import numpy as np
 
 from autosched.networks.graph import Array, Ints
-from autosched.networks.onnx_file import File, Node
+from autosched.networks.onnx_nodes import File, Node
 from autosched.networks.parameters import output_channels
 
 STORE = "store its data in the file"

@@ -12,7 +12,7 @@ import numpy as np
 from autosched.errors import ProgramError
 from autosched.networks.floats import SAME_SCALE, FloatNet, Names, Op, Saturation, clip_op, folded
 from autosched.networks.graph import Array
-from autosched.networks.onnx_file import FLOAT, SINGLE, File, Node, other_float
+from autosched.networks.onnx_nodes import FLOAT, SINGLE, File, Node, other_float
 from autosched.networks.parameters import output_channels
 
 WAY = "quantize the float network it was made of"

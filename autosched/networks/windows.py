@@ -9,7 +9,7 @@ import numpy as np
 
 from autosched.networks.graph import Array, Ints, Layer, spanned
 from autosched.networks.matcher import Found, requant
-from autosched.networks.onnx_file import Node
+from autosched.networks.onnx_nodes import Node
 from autosched.networks.ranges import least
 from autosched.networks.scales import Value
 from autosched.networks.transposed import directions
