@@ -11,7 +11,8 @@ from autosched.errors import ScheduleError
 from autosched.ir.interp import run
 from autosched.ir.printer import script
 from autosched.schedule import AT_INLINE, AT_ROOT, Schedule
-from autosched.schedule.analysis.dependence import broken_pipeline, incomplete, not_compact, not_reduction
+from autosched.schedule.analysis.dependence import incomplete, not_compact, not_reduction
+from autosched.schedule.analysis.pipeline import broken_pipeline
 from autosched.schedule.primitives.placement.compute_at import can_compute_at
 from autosched.script import T
 

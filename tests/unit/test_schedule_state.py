@@ -7,7 +7,7 @@ import pytest
 
 from autosched.ir.expr import IntImm
 from autosched.ir.stmt import SeqStmt
-from autosched.schedule.analysis.dependence import broken_pipeline
+from autosched.schedule.analysis.pipeline import broken_pipeline
 from autosched.schedule.kit.state import State
 from autosched.script import T, parse
 from autosched.workloads import workload

@@ -10,7 +10,7 @@ from autosched.ir.itermap import pinned, without
 from autosched.ir.simplify import Analyzer, conjuncts
 from autosched.ir.stmt import Block, For, IterVar
 from autosched.schedule.analysis.boxes import bind_all, is_unit, loop_ranges
-from autosched.schedule.analysis.dependence import one_to_one
+from autosched.schedule.analysis.one_to_one import one_to_one
 from autosched.schedule.kit.refusal import Refusal
 
 

@@ -14,7 +14,7 @@ from autosched.ir.functor import free_vars, stmt_children, stmt_exprs, substitut
 from autosched.ir.region import block_access, full_ranges
 from autosched.ir.simplify import linear_form
 from autosched.ir.stmt import BlockRealize, Buffer, BufferRegion, BufferStore, Evaluate, For, LetStmt, Range, Stmt, point
-from autosched.schedule.analysis.dependence import injective
+from autosched.schedule.analysis.one_to_one import injective
 from autosched.schedule.kit.limits import Overflow, bounds
 from autosched.schedule.kit.refusal import Refusal
 

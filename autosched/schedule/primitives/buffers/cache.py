@@ -14,8 +14,9 @@ from autosched.ir.host import kind_of
 from autosched.ir.scopes import SRAM_SCOPES
 from autosched.ir.stmt import TRUE, Block, BlockRealize, Buffer, For, Ident, Range, Stmt, full_region
 from autosched.ir.swept import ranges_box
-from autosched.schedule.analysis.dependence import scope_of, strays, uncovered
+from autosched.schedule.analysis.dependence import scope_of, strays
 from autosched.schedule.analysis.outside import before, require_blocks, stored_outside, upto
+from autosched.schedule.analysis.pipeline import uncovered
 from autosched.schedule.analysis.ways import users
 from autosched.schedule.kit.base import BlockRV
 from autosched.schedule.kit.once import afresh, once

@@ -27,8 +27,9 @@ from autosched.ir.stmt import (
     separator_fault,
 )
 from autosched.schedule.analysis.bindings import in_sequence
-from autosched.schedule.analysis.dependence import broken_pipeline, injective
+from autosched.schedule.analysis.one_to_one import injective
 from autosched.schedule.analysis.outside import before, upto
+from autosched.schedule.analysis.pipeline import broken_pipeline
 from autosched.schedule.analysis.ways import for_map
 from autosched.schedule.kit.base import BlockRV
 from autosched.schedule.kit.primitive import primitive

@@ -28,8 +28,8 @@ from autosched.ir.stmt import (
 from autosched.ir.swept import exact_box, ranges_box
 from autosched.schedule.analysis.bindings import in_sequence
 from autosched.schedule.analysis.boxes import bindings, loop_ranges, placed
-from autosched.schedule.analysis.dependence import require_pipeline
 from autosched.schedule.analysis.outside import require_blocks, stored_outside
+from autosched.schedule.analysis.pipeline import require_pipeline
 from autosched.schedule.analysis.ways import loops_around, users
 from autosched.schedule.kit.base import BlockRV, LoopRV
 from autosched.schedule.kit.primitive import primitive

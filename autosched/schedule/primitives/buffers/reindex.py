@@ -26,9 +26,11 @@ from autosched.ir.stmt import (
     point,
 )
 from autosched.schedule.analysis.boxes import loop_ranges
-from autosched.schedule.analysis.dependence import affine_binding, require_pipeline, scope_of
+from autosched.schedule.analysis.dependence import scope_of
 from autosched.schedule.analysis.loop_uses import require_bound
+from autosched.schedule.analysis.one_to_one import affine_binding
 from autosched.schedule.analysis.outside import require_blocks
+from autosched.schedule.analysis.pipeline import require_pipeline
 from autosched.schedule.analysis.ways import listed
 from autosched.schedule.kit.base import BlockRV, ScheduleBase
 from autosched.schedule.kit.names import fresh_name

@@ -13,7 +13,8 @@ from autosched.ir.region import with_access
 from autosched.ir.simplify import Analyzer
 from autosched.ir.stmt import Block, BlockRealize, Buffer, BufferStore, Ident, Stmt
 from autosched.ir.value_bounds import ValueBounds
-from autosched.schedule.analysis.dependence import require_pipeline, scope_of
+from autosched.schedule.analysis.dependence import scope_of
+from autosched.schedule.analysis.pipeline import require_pipeline
 from autosched.schedule.kit.base import BlockRV, ScheduleBase
 from autosched.schedule.kit.names import fresh_name
 from autosched.schedule.kit.nests import iterators_over

@@ -13,9 +13,10 @@ from autosched.ir.print_expr import expr_text
 from autosched.ir.simplify import Analyzer, simplify
 from autosched.ir.stmt import Block, BlockRealize, For, IterVar, Range, Stmt, with_body
 from autosched.schedule.analysis.bindings import Rebinder, loop_dom
-from autosched.schedule.analysis.dependence import affine_binding, drives_one_each, not_accumulating
+from autosched.schedule.analysis.dependence import not_accumulating
 from autosched.schedule.analysis.init_first import late
 from autosched.schedule.analysis.iterations import conflicts, require_bounds, told, touched
+from autosched.schedule.analysis.one_to_one import affine_binding, drives_one_each
 from autosched.schedule.analysis.ways import inner_blocks
 from autosched.schedule.kit.base import ArgumentError, BlockRV, ExprRV, LoopRV, ScheduleBase
 from autosched.schedule.kit.limits import Overflow, count

@@ -33,15 +33,14 @@ from autosched.schedule.analysis.dependence import (
     names,
     nodes_inside,
     not_complete_or_reduction,
-    one_to_one,
     reduce_iters,
-    require_pipeline,
     scope_of,
-    uncovered,
 )
 from autosched.schedule.analysis.init_first import require_init_first
 from autosched.schedule.analysis.loop_uses import require_bound
+from autosched.schedule.analysis.one_to_one import one_to_one
 from autosched.schedule.analysis.outside import require_blocks, stmts_between
+from autosched.schedule.analysis.pipeline import require_pipeline, uncovered
 from autosched.schedule.analysis.ways import for_complete, named
 from autosched.schedule.kit.base import AT_INLINE, AT_ROOT, BlockRV, LoopRV, ScheduleBase, Special
 from autosched.schedule.kit.primitive import primitive

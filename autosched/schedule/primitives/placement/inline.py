@@ -24,9 +24,10 @@ from autosched.ir.stmt import (
 )
 from autosched.schedule.analysis.bindings import facts
 from autosched.schedule.analysis.boxes import bindings, is_unit, loop_ranges, runs_everywhere
-from autosched.schedule.analysis.dependence import incomplete, is_output, names, require_pipeline, scope_of
+from autosched.schedule.analysis.dependence import incomplete, is_output, names, scope_of
 from autosched.schedule.analysis.loop_uses import require_bound
 from autosched.schedule.analysis.outside import require_blocks, stmts_between
+from autosched.schedule.analysis.pipeline import require_pipeline
 from autosched.schedule.analysis.ways import before_nesting, for_complete
 from autosched.schedule.kit.base import BlockRV, ScheduleBase
 from autosched.schedule.kit.once import Again, afresh, once

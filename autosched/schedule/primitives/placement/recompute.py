@@ -10,14 +10,9 @@ from autosched.ir.expr import Var, const, int_value
 from autosched.ir.functor import free_vars, replace_buffers
 from autosched.ir.region import region_bounds
 from autosched.ir.stmt import TRUE, Block, BlockRealize, Buffer, For, Ident, IterVar, Range, Stmt, seq
-from autosched.schedule.analysis.dependence import (
-    is_output,
-    nodes_inside,
-    not_complete_or_reduction,
-    require_pipeline,
-    scope_of,
-)
+from autosched.schedule.analysis.dependence import is_output, nodes_inside, not_complete_or_reduction, scope_of
 from autosched.schedule.analysis.outside import require_blocks
+from autosched.schedule.analysis.pipeline import require_pipeline
 from autosched.schedule.analysis.ways import for_complete
 from autosched.schedule.kit.base import BlockRV, ScheduleBase
 from autosched.schedule.kit.names import fresh_name

@@ -11,8 +11,9 @@ from autosched.ir.patterns import choice_of, operands
 from autosched.ir.region import with_access
 from autosched.ir.stmt import Block, Buffer, BufferStore, Range, Stmt
 from autosched.ir.value_bounds import Interval, ValueBounds, dtype_bounds
-from autosched.schedule.analysis.dependence import names, scope_of, uncovered
+from autosched.schedule.analysis.dependence import names, scope_of
 from autosched.schedule.analysis.outside import require_blocks
+from autosched.schedule.analysis.pipeline import uncovered
 from autosched.schedule.kit.base import BlockRV, ScheduleBase
 from autosched.schedule.kit.primitive import primitive
 from autosched.schedule.kit.refusal import Refusal

@@ -12,7 +12,8 @@ from autosched.ir.patterns import loads_from
 from autosched.ir.region import with_access
 from autosched.ir.stmt import Block, BlockRealize, Buffer, BufferStore, Stmt
 from autosched.ir.value_bounds import ValueBounds, dtype_bounds
-from autosched.schedule.analysis.dependence import names, reduce_iters, scope_of, uncovered
+from autosched.schedule.analysis.dependence import names, reduce_iters, scope_of
+from autosched.schedule.analysis.pipeline import uncovered
 from autosched.schedule.analysis.ways import before_nesting, readers
 from autosched.schedule.kit.base import BlockRV, ScheduleBase
 from autosched.schedule.kit.primitive import primitive

@@ -10,15 +10,8 @@ from autosched.ir.functor import Substitute, walk_expr
 from autosched.ir.stmt import TRUE, Block, BlockRealize, BufferStore, Stmt
 from autosched.ir.value_bounds import ValueBounds, dtype_bounds
 from autosched.schedule.analysis.boxes import is_unit
-from autosched.schedule.analysis.dependence import (
-    incomplete,
-    is_output,
-    names,
-    not_reduction,
-    reduce_iters,
-    require_pipeline,
-    scope_of,
-)
+from autosched.schedule.analysis.dependence import incomplete, is_output, names, not_reduction, reduce_iters, scope_of
+from autosched.schedule.analysis.pipeline import require_pipeline
 from autosched.schedule.analysis.ways import before_nesting, for_complete, for_reduction
 from autosched.schedule.kit.refusal import Refusal
 from autosched.schedule.kit.state import State

@@ -43,7 +43,9 @@ from autosched.ir.stmt import (
 )
 from autosched.schedule.analysis.bindings import BufferReplacer, facts, in_sequence
 from autosched.schedule.analysis.boxes import is_unit, loop_ranges
-from autosched.schedule.analysis.dependence import affine_binding, require_pipeline, scope_of
+from autosched.schedule.analysis.dependence import scope_of
+from autosched.schedule.analysis.one_to_one import affine_binding
+from autosched.schedule.analysis.pipeline import require_pipeline
 from autosched.schedule.kit.base import BlockRV, ScheduleBase
 from autosched.schedule.kit.limits import Overflow, whole_tiles
 from autosched.schedule.kit.nests import iterators_over, own_nest

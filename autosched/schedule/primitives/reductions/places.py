@@ -14,7 +14,8 @@ from autosched.ir.region import with_access
 from autosched.ir.simplify import Analyzer
 from autosched.ir.stmt import TRUE, Block, BlockRealize, Buffer, BufferStore, Ident, IterVar, Range, Stmt, seq
 from autosched.ir.value_bounds import Interval
-from autosched.schedule.analysis.dependence import is_output, not_complete_or_reduction, require_pipeline, scope_of
+from autosched.schedule.analysis.dependence import is_output, not_complete_or_reduction, scope_of
+from autosched.schedule.analysis.pipeline import require_pipeline
 from autosched.schedule.analysis.ways import for_complete
 from autosched.schedule.kit.base import BlockRV, ScheduleBase
 from autosched.schedule.kit.limits import bounds

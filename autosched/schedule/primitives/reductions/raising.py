@@ -9,7 +9,8 @@ from autosched.ir.functor import all_exprs, free_vars, substitute, walk_expr
 from autosched.ir.region import with_access
 from autosched.ir.stmt import Block, BlockRealize, Buffer, BufferStore, Ident, IterVar, Range, SeqStmt, Stmt
 from autosched.ir.value_bounds import ValueBounds, dtype_bounds
-from autosched.schedule.analysis.dependence import is_output, names, reduce_iters, scope_of, uncovered
+from autosched.schedule.analysis.dependence import is_output, names, reduce_iters, scope_of
+from autosched.schedule.analysis.pipeline import uncovered
 from autosched.schedule.analysis.ways import before_nesting, readers
 from autosched.schedule.kit.base import BlockRV, ScheduleBase
 from autosched.schedule.kit.nests import own_nest

@@ -24,14 +24,10 @@ from autosched.ir.stmt import (
     seq,
 )
 from autosched.schedule.analysis.boxes import bind_all, loop_ranges
-from autosched.schedule.analysis.dependence import (
-    affine_binding,
-    not_reduction,
-    one_to_one,
-    scope_of,
-)
+from autosched.schedule.analysis.dependence import not_reduction, scope_of
 from autosched.schedule.analysis.disjoint import disjoint_results
 from autosched.schedule.analysis.init_predicate import init_predicate
+from autosched.schedule.analysis.one_to_one import affine_binding, one_to_one
 from autosched.schedule.analysis.outside import require_blocks
 from autosched.schedule.analysis.ways import for_reduction, loops_around, named, works
 from autosched.schedule.kit.base import BlockRV, LoopRV, ScheduleBase

@@ -27,8 +27,9 @@ from autosched.ir.stmt import (
     seq,
 )
 from autosched.schedule.analysis.boxes import loop_ranges
-from autosched.schedule.analysis.dependence import not_reduction, require_pipeline, scope_of
+from autosched.schedule.analysis.dependence import not_reduction, scope_of
 from autosched.schedule.analysis.init_first import require_init_first
+from autosched.schedule.analysis.pipeline import require_pipeline
 from autosched.schedule.analysis.reducers import Reduction, recognise
 from autosched.schedule.analysis.ways import for_reduction, named, works
 from autosched.schedule.kit.base import BlockRV, LoopRV, ScheduleBase

@@ -27,7 +27,7 @@ from autosched.ir.stmt import (
     Stmt,
     seq,
 )
-from autosched.schedule.analysis.dependence import injective
+from autosched.schedule.analysis.one_to_one import injective
 from autosched.schedule.kit.base import BlockRV, ScheduleBase
 from autosched.schedule.kit.limits import bounds
 from autosched.schedule.kit.names import fresh_name

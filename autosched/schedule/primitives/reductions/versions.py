@@ -12,8 +12,9 @@ from autosched.ir.patterns import loads_from
 from autosched.ir.region import block_access, with_access
 from autosched.ir.simplify import linear_form, simplify
 from autosched.ir.stmt import Block, BlockRealize, Buffer, BufferStore, Ident, Stmt
-from autosched.schedule.analysis.dependence import scope_of, uncovered
+from autosched.schedule.analysis.dependence import scope_of
 from autosched.schedule.analysis.outside import require_blocks, upto
+from autosched.schedule.analysis.pipeline import uncovered
 from autosched.schedule.kit.base import BlockRV, ScheduleBase
 from autosched.schedule.kit.names import fresh_name
 from autosched.schedule.kit.nests import own_nest

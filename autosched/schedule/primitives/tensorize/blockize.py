@@ -27,10 +27,11 @@ from autosched.ir.stmt import (
     seq,
 )
 from autosched.schedule.analysis.boxes import is_unit, loop_ranges
-from autosched.schedule.analysis.dependence import not_accumulating, one_to_one
+from autosched.schedule.analysis.dependence import not_accumulating
 from autosched.schedule.analysis.init_first import require_init_first
 from autosched.schedule.analysis.init_predicate import init_predicate
 from autosched.schedule.analysis.loop_uses import require_bound
+from autosched.schedule.analysis.one_to_one import one_to_one
 from autosched.schedule.analysis.ways import inner_blocks
 from autosched.schedule.kit.base import BlockRV, LoopRV, ScheduleBase
 from autosched.schedule.kit.primitive import primitive
