@@ -5,28 +5,12 @@ from __future__ import annotations
 from itertools import takewhile
 from math import prod
 
-from autosched.ir.cover import covers
-from autosched.ir.expr import BinOp, BufferLoad, Expr, IntImm, Var, bits, eq, int_value, logical_and, minimum
-from autosched.ir.functor import Substitute, free_vars, uses
-from autosched.ir.simplify import Analyzer, conjuncts, linear_form
-from autosched.ir.stmt import (
-    TRUE,
-    Block,
-    BlockRealize,
-    Buffer,
-    BufferStore,
-    For,
-    Ident,
-    Range,
-    SeqStmt,
-    Stmt,
-    point,
-    seq,
-    with_body,
-)
-from autosched.ir.swept import bounding_box, exact_box
-from autosched.schedule.analysis.attach_domain import Domain, iterator_domains
-from autosched.schedule.analysis.boxes import bind_all, bindings, is_unit, loop_ranges, runs_everywhere
+from autosched.ir.expr import Expr, Var, eq, int_value, logical_and
+from autosched.ir.functor import uses
+from autosched.ir.simplify import Analyzer, conjuncts
+from autosched.ir.stmt import Block, BlockRealize, For, SeqStmt, Stmt, seq, with_body
+from autosched.schedule.analysis.attach_domain import iterator_domains
+from autosched.schedule.analysis.boxes import bind_all, bindings, is_unit
 from autosched.schedule.analysis.dependence import (
     in_turn,
     is_output,
@@ -38,7 +22,6 @@ from autosched.schedule.analysis.dependence import (
 )
 from autosched.schedule.analysis.init_first import require_init_first
 from autosched.schedule.analysis.loop_uses import require_bound
-from autosched.schedule.analysis.one_to_one import one_to_one
 from autosched.schedule.analysis.outside import require_blocks, stmts_between
 from autosched.schedule.analysis.pipeline import require_pipeline, uncovered
 from autosched.schedule.analysis.ways import for_complete, named
@@ -46,6 +29,8 @@ from autosched.schedule.kit.base import AT_INLINE, AT_ROOT, BlockRV, LoopRV, Sch
 from autosched.schedule.kit.primitive import primitive
 from autosched.schedule.kit.refusal import Refusal
 from autosched.schedule.kit.state import State
+from autosched.schedule.primitives.placement.insertion import insertion
+from autosched.schedule.primitives.placement.new_loops import kept_guards, new_loops, require_all, require_once
 
 
 class ComputeAt(ScheduleBase):
@@ -274,7 +259,7 @@ def plan_move(
         )
     producers, consumers = state.around(block)
     subtrees = list(target.body.stmts) if isinstance(target.body, SeqStmt) else [target.body]
-    position, visited = _insertion(
+    position, visited = insertion(
         state, block, target, subtrees, producers, consumers, forward, index, resident
     )
     if not state.trusted:
@@ -297,16 +282,16 @@ def plan_move(
     bind_all(analyzer, enclosing)
     others = [b for b in (consumers if forward else producers) if b.ident in visited]
     domains = iterator_domains(state, block, target, others, forward, analyzer)
-    loops, values, predicate = _new_loops(block, domains, analyzer, preserve_unit)
+    loops, values, predicate = new_loops(block, domains, analyzer, preserve_unit)
     common = {id(n) for n in own}
     entered = [n for n in enclosing if id(n) not in common]
     if not forward:
         predicate = _final_iteration(state, realize, target, values, predicate, enclosing, entered, others, last)
         shared = [n for n in enclosing if id(n) in common]
-        _run_once(block, values, predicate, entered, [*entered, *loops], shared)
+        require_once(block, values, predicate, entered, [*entered, *loops], shared)
         left = [n for n in own if isinstance(n, For) and not any(n is e for e in enclosing)]
-        _run_all(realize, values, predicate, left, [*entered, *loops], shared)
-    predicate = _kept_guards(realize, values, predicate, state.loops_above(realize), [*enclosing, *loops])
+        require_all(realize, values, predicate, left, [*entered, *loops], shared)
+    predicate = kept_guards(realize, values, predicate, state.loops_above(realize), [*enclosing, *loops])
     moved = BlockRealize(tuple(values), predicate, block)
     for loop in enclosing:
         fault = None if loop.kind in ("serial", "unrolled") else in_turn(moved, loop, loop.thread)
@@ -317,232 +302,6 @@ def plan_move(
         stmt = with_body(new, stmt)
     body = seq(*subtrees[:position], stmt, *subtrees[position:])
     return {id(realize): None, id(target): with_body(target, body)}
-
-
-# -- where below the loop --------------------------------------------------------------------------------------------
-
-
-def _insertion(
-    state: State, block: Block, target: For, subtrees: list[Stmt], producers: list[Block], consumers: list[Block],
-    forward: bool, index: int, resident: bool,
-) -> tuple[int, set[Ident]]:
-    """The position for the new nest, and the blocks below the loop."""
-    first_consumer, last_producer = len(subtrees), -1
-    visited: set[Ident] = set()
-    before = {b.ident for b in producers}
-    after = {b.ident for b in consumers}
-    for k, subtree in enumerate(subtrees):
-        inside = [subtree.block] if isinstance(subtree, BlockRealize) else state.children_of(subtree)
-        idents = {b.ident for b in inside}
-        visited |= idents
-        if idents & before:
-            last_producer = k
-        if idents & after:
-            first_consumer = min(first_consumer, k)
-    if forward:
-        missing = [b for b in consumers if b.ident not in visited]
-        if missing and not (resident and len(missing) < len(consumers)):
-            raise _missing_consumers(state, block, target, consumers, missing, visited)
-    else:
-        missing = [b for b in producers if b.ident not in visited]
-        if missing and not _only_initial(state, block, missing, producers, visited):
-            raise _missing_producers(block, target, producers, missing)
-    if not state.trusted:
-        _in_order(state, block, target, producers, consumers, visited)
-    if last_producer >= first_consumer:
-        raise Refusal(
-            f"no place under loop {target.var.name} is after the producers of {block.name} (statement {last_producer}) "
-            f"and before its consumers (statement {first_consumer})", [target.var], code="order",
-        )
-    if index == -1:
-        return first_consumer, visited
-    if index == -2:
-        return last_producer + 1, visited
-    if not last_producer + 1 <= index <= first_consumer:
-        raise Refusal(
-            f"index {index} under loop {target.var.name} is not possible for {block.name}: give -1, -2 or "
-            f"{last_producer + 1} to {first_consumer}", [target.var], code="argument",
-        )
-    return index, visited
-
-
-def _in_order(
-    state: State, block: Block, target: For, producers: list[Block], consumers: list[Block], visited: set[Ident]
-) -> None:
-    """Refuses a place before a producer, or after a consumer, that is not below the loop."""
-    order = {b.ident: k for k, b in enumerate(state.children_of(scope_of(state, block)))}
-    if not visited <= order.keys():  # in the init of the block around both, which runs for some of its instances only
-        raise Refusal(f"loop {target.var.name} belongs to the initialisation of the block around {block.name}", [target.var],
-                      "a loop of the block's own body", code="reduction")
-    places = [order[i] for i in visited]
-    late = [b for b in producers if b.ident not in visited and order[b.ident] > min(places)]
-    early = [b for b in consumers if b.ident not in visited and order[b.ident] < max(places)]
-    if late or early:
-        word = "before its producer" if late else "after its consumer"
-        others = late or early
-        raise Refusal(
-            f"under loop {target.var.name}, block {block.name} would run {word}{'s' if len(others) > 1 else ''} {names(others)}",
-            [target.var, *(b.ident for b in others)], code="order",
-        )
-
-
-def _only_initial(
-    state: State, block: Block, missing: list[Block], producers: list[Block], visited: set[Ident]
-) -> bool:
-    """Whether the producers left outside only prepare what those below the loop update, all of it, in place."""
-    wanted = {r.buffer for r in block.reads}
-    inside = [b for b in producers if b.ident in visited]
-    order = [b.ident for b in producers]
-    for outside in missing:
-        for buffer in {w.buffer for w in outside.writes} & wanted:
-            if not any(
-                any(w.buffer is buffer for w in b.writes) and any(r.buffer is buffer for r in b.reads) for b in inside
-            ):
-                return False
-        if any(order.index(outside.ident) > order.index(b.ident) for b in inside):
-            return False
-    scope = scope_of(state, block)
-    return bool(inside) and uncovered(state, scope, block.ident, [b.ident for b in inside]) is None
-
-
-def _missing_consumers(
-    state: State, block: Block, target: For, consumers: list[Block], missing: list[Block], visited: set[Ident]
-) -> Refusal:
-    loop = target.var.name
-    closed: set[Ident] = set()
-    order: list[Block] = []
-    scope = scope_of(state, block)
-
-    def movable(b: Block) -> bool:
-        """Whether ``b`` can move under the loop once its own consumers have."""
-        if b.ident in visited or b.ident in closed:
-            return True
-        below = state.consumers(b)
-        if not below or is_output(b, scope) or not all(movable(c) for c in below):
-            return False
-        closed.add(b.ident)
-        order.append(b)
-        return True
-
-    if all(list(map(movable, missing))):
-        calls = "; ".join(f'sch.compute_at("{b.name}", {loop})' for b in order)
-        hint = f'{calls}; then sch.compute_at("{block.name}", {loop})'
-    else:
-        hint = f'sch.recompute_at_consumers("{block.name}") gives each consumer its own copy, to be attached by itself'
-    return Refusal(
-        f"compute_at requires all the consumers of {block.name} to be under loop {loop}; {names(missing)} "
-        f"{'is' if len(missing) == 1 else 'are'} outside it (consumers: {names(consumers)})",
-        [target.var, *(b.ident for b in missing)], hint, code="order",
-    )
-
-
-def _missing_producers(block: Block, target: For, producers: list[Block], missing: list[Block]) -> Refusal:
-    loop = target.var.name
-    hint = f"move {names(missing)} under {loop} first, or choose a loop that contains {names(producers)}"
-    if all(isinstance(b.body, BufferStore) and isinstance(b.body.value, BufferLoad) for b in missing):
-        hint = f"attach {block.name} first, make the cache {names(missing)} afterwards, and compute_at it under {loop}"
-    return Refusal(
-        f"reverse_compute_at requires all the producers of {block.name} to be under loop {loop}; {names(missing)} "
-        f"{'is' if len(missing) == 1 else 'are'} outside it (producers: {names(producers)})",
-        [target.var, *(b.ident for b in missing)], hint, code="order",
-    )
-
-
-# -- the new loops ---------------------------------------------------------------------------------------------------
-
-
-def _new_loops(
-    block: Block, domains: list[Domain], analyzer: Analyzer, preserve_unit: bool
-) -> tuple[list[For], list[Expr], Expr]:
-    """Loops (with a placeholder body), values of the iterators, and the predicate."""
-    loops: list[For] = []
-    values: list[Expr] = []
-    conditions: list[Expr] = []
-    hole = BlockRealize((), TRUE, block)
-    asked = any(domain.count is None or domain.bound is not None for domain in domains)
-    for domain in domains:
-        assert domain.dom is not None
-        lo, hi = domain.dom
-        assert lo is not None
-        if domain.count is not None:
-            extent: Expr = IntImm(domain.count)
-        else:
-            assert hi is not None
-            extent = analyzer.simplify(hi - lo + 1)
-            longest = None if isinstance(extent, IntImm) else analyzer.largest(hi - lo + 1)
-            if longest is not None:
-                # An extent that varies from place to place becomes the largest one, under a condition.
-                last = hi if domain.bound is None or domain.bound[1] is None else minimum(hi, domain.bound[1])
-                domain.bound = (None if domain.bound is None else domain.bound[0], analyzer.simplify(last))
-                extent = IntImm(longest, extent.dtype)
-        if preserve_unit or not is_unit(extent):
-            dtype = lo.dtype if lo.dtype == extent.dtype or bits(lo.dtype) >= bits(extent.dtype) else extent.dtype
-            var = Var(f"ax{len(loops)}", dtype)
-            zero = IntImm(0, dtype)
-            if asked:
-                analyzer.bind(var, Range(zero, extent))
-            loops.append(For(var, zero, extent, "serial", hole))
-            value = lo + var
-        else:
-            value = lo
-        values.append(value)
-        if domain.bound is not None:
-            low, high = domain.bound
-            sides = [*([] if low is None else [value >= low]), *([] if high is None else [value < high + 1])]
-            conditions += [side for side in sides if domain.count is not None or not analyzer.can_prove(side)]
-    predicate = analyzer.simplify_alike(logical_and(*conditions)) if conditions else TRUE
-    return loops, values, predicate
-
-
-def _kept_guards(
-    realize: BlockRealize, values: list[Expr], predicate: Expr, old: list[For], new: list[For]
-) -> Expr:
-    """The predicate at the new place, with what the old one demands beyond the domains of the iterators.
-
-    Raises:
-        Refusal: such a condition cannot be told in terms of the iterators.
-    """
-    block = realize.block
-    if realize.predicate == TRUE:
-        return predicate
-    if runs_everywhere(realize, old):
-        return predicate
-    within = bind_all(Analyzer(), old)
-    for iv, value in zip(block.iter_vars, realize.iter_values):
-        within.assume(logical_and(value >= iv.dom.min, value < iv.dom.min + iv.dom.extent))
-    there = bind_all(Analyzer(), new)
-    there.assume(predicate)
-    own = {loop.var for loop in old}
-    exact = {v: k for k, v in enumerate(realize.iter_values) if isinstance(v, Var)}
-    kept: list[Expr] = []
-    for cond in conjuncts(realize.predicate):
-        if within.can_prove(cond):
-            continue
-        moved = Substitute({v: values[k] for v, k in exact.items()}).visit_expr(cond)
-        if any(v in own and v not in exact for v in free_vars(cond)):
-            moved = _rewritten(cond, realize, values, old)
-        if not there.can_prove(moved):
-            kept.append(there.simplify(moved))
-    return logical_and(*conjuncts(predicate), *kept) if kept else predicate
-
-
-def _rewritten(cond: Expr, realize: BlockRealize, values: list[Expr], loops: list[For]) -> Expr:
-    """A comparison of what one iterator is bound to with something, for the iterator's new value."""
-    if isinstance(cond, BinOp) and cond.op in ("<", "<=", ">", ">=", "==", "!="):
-        names = [loop.var for loop in loops]
-        difference = linear_form(cond.a - cond.b, names)
-        for value, new in zip(realize.iter_values, values):
-            form = linear_form(value, names)
-            if difference is None or form is None or not form[0] or set(form[0]) != set(difference[0]):
-                continue
-            for sign in (1, -1):
-                if all(int_value(form[0][v]) == sign * (int_value(c) or 0) for v, c in difference[0].items()):
-                    rest = difference[1] - sign * form[1]
-                    return BinOp(cond.op, new * sign + rest, IntImm(0, new.dtype), "bool")
-    raise Refusal(
-        f"block {realize.block.name} runs under a condition that cannot be told in terms of its iterators",
-        [realize.block.ident], "split by factors that divide, or move the block before", code="domain",
-    )
 
 
 def _final_iteration(
@@ -596,54 +355,3 @@ def _final_iteration(
             )
         ends.append(eq(loop.var, Analyzer().simplify(loop.min + loop.extent - 1)))
     return logical_and(*ends, *conjuncts(predicate))
-
-
-def _run_all(
-    realize: BlockRealize, values: list[Expr], predicate: Expr, left: list[For], entered: list[For], common: list[For]
-) -> None:
-    """Refuses to lose iterations of the block: those whose operands no producer writes, as in a padded border."""
-    block = realize.block
-    shape = tuple(iv.dom.extent for iv in block.iter_vars)
-    starts = [iv.dom.min for iv in block.iter_vars]
-    if not shape:
-        return
-    domain = Buffer("domain", shape)
-    analyzer = bind_all(Analyzer(), common)
-    analyzer.assume(realize.predicate)
-    have = exact_box(point(domain, tuple([v - s for v, s in zip(values, starts)])), loop_ranges(entered), conjuncts(predicate),
-                     analyzer=analyzer)
-    need = bounding_box(point(domain, tuple([v - s for v, s in zip(realize.iter_values, starts)])), loop_ranges(left))
-    if have is None or not covers(have, need, shape, analyzer.never_negative):
-        raise Refusal(
-            f"block {block.name} would not run for all of its iterations there: its producers do not write all that it "
-            "runs over", [block.ident], "attach the producers to this block instead (compute_at)", code="domain",
-        )
-
-
-def _run_once(
-    block: Block, values: list[Expr], predicate: Expr, entered: list[For], loops: list[For], common: list[For]
-) -> None:
-    """Refuses to accumulate the same element of a reduction more than once.
-
-    Outermost loops that drive nothing repeat the whole reduction, which starts again from its init each time.
-    """
-    idle = [*takewhile(lambda loop: not any(uses(e, {loop.var}) for e in (*values, predicate)), entered)]
-    loops, entered, common = loops[len(idle):], entered[len(idle):], [*common, *idle]
-    reduced = [(iv, v) for iv, v in zip(block.iter_vars, values) if iv.kind == "reduce"]
-    moving = dict.fromkeys([loop.var for loop in entered if not is_unit(loop.extent)])  # in order: a refusal tells them
-    if not any(uses(v, moving) for _, v in reduced):
-        return
-    for iv, value in reduced:
-        form = linear_form(value, [n.var for n in loops])
-        if form is not None and any((int_value(c) or 0) < 0 for c in form[0].values()):
-            raise Refusal(
-                f"the loops there run {iv.var.name}, an iterator of the reduction {block.name}, backwards: its init would "
-                "come last", [block.ident], f"decompose_reduction {block.name} first", code="reduction",
-            )
-    require_init_first(BlockRealize(tuple(values), predicate, block), [*common, *loops])
-    if not one_to_one(values, loops, predicate, common):
-        raise Refusal(
-            f"the parts that {block.name} would reduce in the iterations of {', '.join(v.name for v in moving)} "
-            "overlap or repeat, so elements would be accumulated more than once", [block.ident],
-            "attach it outside these loops", code="reduction",
-        )
