@@ -14,7 +14,7 @@ from autosched.ir.simplify import Analyzer
 from autosched.ir.stmt import Block, BufferRegion, Range
 from autosched.schedule.kit.base import BlockRV, ScheduleBase
 from autosched.schedule.kit.primitive import primitive
-from autosched.schedule.primitives.buffers.layout import index_map_argument, legalized, map_fits
+from autosched.schedule.primitives.buffers.layout_arguments import index_map_argument, legalized, map_fits
 
 
 def _ranges_argument(sch: Any, args: dict[str, Any]) -> None:

@@ -37,7 +37,7 @@ from autosched.schedule.kit.refusal import Refusal
 from autosched.schedule.kit.state import State
 from autosched.schedule.primitives.buffers.cache import Cache
 from autosched.schedule.primitives.buffers.cache_rewrite import Place, Redirect, guarded_load, place_between, region_of
-from autosched.schedule.primitives.buffers.layout import legalized, map_fits
+from autosched.schedule.primitives.buffers.layout_arguments import legalized, map_fits
 from autosched.schedule.primitives.buffers.scope import in_scope
 from autosched.schedule.primitives.buffers.stored import require_stored
 

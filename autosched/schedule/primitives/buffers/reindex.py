@@ -39,7 +39,7 @@ from autosched.schedule.kit.primitive import primitive
 from autosched.schedule.kit.refusal import Refusal
 from autosched.schedule.kit.state import State
 from autosched.schedule.primitives.buffers.cache_rewrite import Redirect, guarded_load, region_of
-from autosched.schedule.primitives.buffers.layout import buffer_argument
+from autosched.schedule.primitives.buffers.layout_arguments import buffer_argument
 from autosched.schedule.primitives.buffers.stored import require_stored
 
 

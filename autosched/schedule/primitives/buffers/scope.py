@@ -17,7 +17,7 @@ from autosched.schedule.analysis.ways import listed
 from autosched.schedule.kit.base import BlockRV, ScheduleBase
 from autosched.schedule.kit.primitive import primitive
 from autosched.schedule.kit.state import State
-from autosched.schedule.primitives.buffers.layout import buffer_argument
+from autosched.schedule.primitives.buffers.layout_arguments import buffer_argument
 
 SCOPES = (
     "global", "shared", "local", "warp", "texture", "wmma.matrix_a", "wmma.matrix_b", "wmma.accumulator", "amx.tmm",
