@@ -24,7 +24,7 @@ from autosched.schedule.kit.nests import own_nest
 from autosched.schedule.kit.primitive import primitive
 from autosched.schedule.kit.refusal import Refusal
 from autosched.schedule.kit.state import State
-from autosched.schedule.primitives.tensorize.blockize import Simplifying
+from autosched.schedule.primitives.tensorize.outer_block import Simplifying
 
 
 class PlainForms(ScheduleBase):
