@@ -11,7 +11,7 @@ from autosched.ir.expr import BufferData, BufferLoad, Expr, Var, int_value
 from autosched.ir.functor import Substitute, all_exprs, walk, walk_expr
 from autosched.ir.simplify import Analyzer
 from autosched.ir.stmt import Buffer, BufferStore, For, IfThenElse, SeqStmt, Stmt, seq, with_body
-from autosched.schedule.kit.state import refresh
+from autosched.schedule.kit.refresh import refresh
 
 
 def run_ahead(loop: For, banked: set[Buffer]) -> Stmt:

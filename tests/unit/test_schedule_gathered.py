@@ -14,7 +14,8 @@ from autosched.ir.stmt import BlockRealize
 from autosched.kernel import scheduled
 from autosched.schedule import Schedule, Trace
 from autosched.schedule.kit import beginnings, shared
-from autosched.schedule.kit.state import State, branches, rebuild
+from autosched.schedule.kit.rebuild import rebuild
+from autosched.schedule.kit.state import State, branches
 from autosched.schedule.kit.walks import child_blocks, walked
 from autosched.script import T
 

@@ -32,8 +32,9 @@ from autosched.schedule.analysis.disjoint import disjoint_results
 from autosched.schedule.analysis.outside import require_blocks, stmts_between
 from autosched.schedule.kit.base import ArgumentError, ExprRV, LoopRV
 from autosched.schedule.kit.primitive import primitive
+from autosched.schedule.kit.refresh import refresh
 from autosched.schedule.kit.refusal import Refusal
-from autosched.schedule.kit.state import State, refresh
+from autosched.schedule.kit.state import State
 from autosched.schedule.kit.walks import outside, walked
 from autosched.schedule.primitives.loops.nest import Loops
 

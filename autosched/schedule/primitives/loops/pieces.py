@@ -17,8 +17,9 @@ from autosched.schedule.analysis.disjoint import disjoint_results
 from autosched.schedule.analysis.ways import for_complete
 from autosched.schedule.kit.base import BlockRV, ExprRV, LoopRV
 from autosched.schedule.kit.primitive import primitive
+from autosched.schedule.kit.refresh import refresh
 from autosched.schedule.kit.refusal import Refusal
-from autosched.schedule.kit.state import State, refresh
+from autosched.schedule.kit.state import State
 from autosched.schedule.kit.walks import child_blocks
 from autosched.schedule.primitives.loops.partition import Partition
 

@@ -18,8 +18,9 @@ from autosched.schedule.kit.base import BlockRV, ScheduleBase
 from autosched.schedule.kit.names import fresh_name
 from autosched.schedule.kit.once import afresh, once
 from autosched.schedule.kit.primitive import primitive
+from autosched.schedule.kit.refresh import refresh
 from autosched.schedule.kit.refusal import Refusal
-from autosched.schedule.kit.state import State, refresh
+from autosched.schedule.kit.state import State
 
 LONGEST = 64  # characters of a name that says whose copy it is; no shipped trace looks up a longer one
 

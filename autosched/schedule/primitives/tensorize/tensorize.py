@@ -27,8 +27,9 @@ from autosched.ir.stmt import (
 from autosched.schedule.kit.base import BlockRV, LoopRV, ScheduleBase
 from autosched.schedule.kit.once import afresh, once
 from autosched.schedule.kit.primitive import primitive
+from autosched.schedule.kit.refresh import refresh
 from autosched.schedule.kit.refusal import Refusal
-from autosched.schedule.kit.state import State, refresh
+from autosched.schedule.kit.state import State
 from autosched.schedule.primitives.tensorize.intrin import TensorIntrin, intrin_stamp
 from autosched.schedule.primitives.tensorize.outer_block import Below, decided, divided, outer_block
 from autosched.schedule.primitives.tensorize.pattern import Match, Mismatch, Pattern, match_block, pattern_of
