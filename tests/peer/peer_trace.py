@@ -10,8 +10,8 @@ from autosched.ir.expr import Expr, FloatImm, IntImm, StringImm, Var
 from autosched.schedule import BlockRV, ExprRV, LoopRV
 from autosched.schedule import Instruction as OurInstruction
 from autosched.schedule import Trace as OurTrace
+from autosched.schedule.kit.codecs import name_of
 from autosched.schedule.kit.primitive import PRIMITIVES, Parameter, plain_argument
-from autosched.schedule.kit.trace import _name
 
 _HEAD = "# from tvm import s_tir\ndef apply_trace(sch: s_tir.Schedule) -> None:"
 # Names as TVM 0.18 spells them.
@@ -139,7 +139,7 @@ class Trace(OurTrace):
             ins, _ = _fields(inst.op)
             inputs = [inst.args[p.name] for p in ins if inst.args.get(p.name) is not None]
             row = [kind_of(inst).name, _listed(inputs, names), _listed(attrs_of(inst), names),
-                   [_name(o, names) for o in inst.outputs]]
+                   [name_of(o, names) for o in inst.outputs]]
             rows.append(row)
             if inst.decision is not None:
                 decisions.append([i, inst.decision])
@@ -170,7 +170,7 @@ def _is_handle(ins: list[Parameter], position: int) -> bool:
 def _listed(values: Sequence[Any], names: dict[Any, str]) -> list[Any]:
     def one(v: Any) -> Any:
         if isinstance(v, BlockRV | LoopRV | ExprRV):
-            return _name(v, names)
+            return name_of(v, names)
         if isinstance(v, list | tuple):
             return [one(x) for x in v]
         if isinstance(v, float):

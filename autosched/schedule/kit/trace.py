@@ -9,18 +9,16 @@ classes.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
 from autosched.errors import AutoschedError
-from autosched.ir.expr import IntImm
-from autosched.ir.index_map import IndexMap
-from autosched.ir.print_expr import float_text, quoted
 from autosched.schedule.kit import beginnings
 from autosched.schedule.kit.base import RV, BlockRV, ExprRV, LoopRV, describe
-from autosched.schedule.kit.shared import PLAIN, Shared, moved
+from autosched.schedule.kit.codecs import collect_handles, decoded, encoded, name_of, value_text
+from autosched.schedule.kit.shared import Shared, moved
 
 if TYPE_CHECKING:
     from autosched.schedule.kit.base import ScheduleBase
@@ -29,43 +27,6 @@ if TYPE_CHECKING:
     Lookup = Callable[[str], Primitive]
 
 DecisionProvider = Callable[["Instruction", Mapping[str, Any], Any], Any]
-
-# How argument values that are no plain data are written: tag in JSON -> (class, to plain data, from it, to Python
-# text).
-CODECS: dict[str, tuple[type, Callable[[Any], Any], Callable[[Any], Any], Callable[[Any], str]]] = {}
-
-
-def register_codec(
-    tag: str, cls: type, to_data: Callable[[Any], Any], from_data: Callable[[Any], Any], to_text: Callable[[Any], str]
-) -> None:
-    """Lets traces hold arguments of a class.
-
-    Args:
-        tag: key in JSON, starting with ``$``.
-        cls: the class.
-        to_data: a value as plain data.
-        from_data: the value of such data.
-        to_text: a value as Python text, an expression that the primitive accepts.
-    """
-    CODECS[tag] = (cls, to_data, from_data, to_text)
-
-
-def _map_text(mapping: IndexMap) -> str:
-    """A map as Python; a constant result is written as an expression of an index, as TVM takes no bare numbers there."""
-    if not mapping.initial or not any(isinstance(e, IntImm) for e in mapping.final):
-        return str(mapping)
-    from autosched.ir.printer import expr_text
-
-    index = mapping.initial[0].name
-    items: list[str] = []
-    for n, e in enumerate(mapping.final):
-        items += ["AXIS_SEPARATOR"] * mapping.axis_separators.count(n)
-        items.append(f"{index} * 0{f' + {e.value}' if e.value else ''}" if isinstance(e, IntImm) else expr_text(e))
-    names = ", ".join(v.name for v in mapping.initial)
-    return f"lambda {names}: ({', '.join(items)}{',' if len(items) == 1 else ''})"
-
-
-register_codec("$map", IndexMap, IndexMap.to_data, IndexMap.from_data, _map_text)
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,7 +51,7 @@ class Instruction:
     def inputs(self) -> list[RV]:
         """All handles among the arguments, in order."""
         found: list[RV] = []
-        _collect(self.args.values(), found)
+        collect_handles(self.args.values(), found)
         return found
 
     def __str__(self) -> str:
@@ -172,8 +133,8 @@ class Trace:
                 # None is left out where it is the default; where an argument must be given, it is a value.
                 if v is not None or k not in default:
                     bare = k in inputs
-                    obj["in" if bare else "args"][k] = _encode(v, names, bare)
-            obj["out"] = [_name(rv, names) for rv in inst.outputs]
+                    obj["in" if bare else "args"][k] = encoded(v, names, bare)
+            obj["out"] = [name_of(rv, names) for rv in inst.outputs]
             if inst.decision is not None:
                 obj["decision"] = inst.decision
             if inst.stamp is not None:
@@ -414,8 +375,8 @@ def _instructions(objs: Sequence[Mapping[str, Any]], since: int, rvs: dict[str, 
 
 def _instruction(obj: Mapping[str, Any], i: int, rvs: dict[str, RV]) -> Instruction:
     """Instruction ``i`` of a JSON trace; its outputs join the handles that are known."""
-    args = {k: _decode(v, rvs, True, i) for k, v in obj.get("in", {}).items()}
-    args.update({k: _decode(v, rvs, False, i) for k, v in obj.get("args", {}).items()})
+    args = {k: decoded(v, rvs, True, i) for k, v in obj.get("in", {}).items()}
+    args.update({k: decoded(v, rvs, False, i) for k, v in obj.get("args", {}).items()})
     outputs: list[RV | None] = []
     for name in obj.get("out", ()):
         if name == "_":
@@ -437,82 +398,6 @@ def _described(inst: Instruction) -> str:
         return inst.op
 
 
-def _collect(values: Iterable[Any], found: list[RV]) -> None:
-    """The handles among values, also inside lists and maps, in order."""
-    for value in values:
-        if isinstance(value, RV):
-            found.append(value)
-        elif type(value) in PLAIN:
-            continue
-        elif isinstance(value, list | tuple):
-            _collect(value, found)
-        elif isinstance(value, Mapping):
-            _collect(value.values(), found)
-
-
-def _name(rv: RV | None, names: dict[RV, str]) -> str:
-    if rv is None:
-        return "_"
-    found = names.get(rv)
-    if found is None:
-        found = names[rv] = f"{rv.prefix}{len(names)}"
-    return found
-
-
-def _encode(value: Any, names: Mapping[RV, str], bare: bool) -> Any:
-    if type(value) in PLAIN:
-        return value
-    if isinstance(value, RV):
-        return names[value] if bare else {"$rv": names[value]}
-    if isinstance(value, list | tuple):
-        return [_encode(v, names, bare) for v in value]
-    if isinstance(value, Mapping):
-        return {k: _encode(v, names, bare) for k, v in value.items()}
-    for tag, (cls, to_data, _, _) in CODECS.items():
-        if isinstance(value, cls):
-            return {tag: to_data(value)}
-    return value
-
-
-def _decode(value: Any, rvs: Mapping[str, RV], bare: bool, index: int) -> Any:
-    if isinstance(value, str) and bare:
-        if value not in rvs:
-            raise ValueError(f"instruction {index} of the trace uses {value!r}, which no earlier instruction defines")
-        return rvs[value]
-    if type(value) in PLAIN:
-        return value
-    if isinstance(value, list):
-        return [_decode(v, rvs, bare, index) for v in value]
-    if isinstance(value, Mapping):
-        if set(value) == {"$rv"}:
-            return _decode(value["$rv"], rvs, True, index)
-        tag = next(iter(value), "")
-        if len(value) == 1 and tag in CODECS:
-            return CODECS[tag][2](value[tag])
-        return {k: _decode(v, rvs, bare, index) for k, v in value.items()}
-    return value
-
-
-def _text(value: Any, names: Mapping[RV, str] | None) -> str:
-    if isinstance(value, RV):
-        return "_" if names is None else names.get(value, "_")
-    if isinstance(value, str):
-        return quoted(value)
-    if isinstance(value, float):
-        text = float_text(value)
-        return f"float({text})" if text.startswith('"') else text
-    if isinstance(value, list):
-        return "[" + ", ".join(_text(v, names) for v in value) + "]"
-    if isinstance(value, tuple):
-        return "(" + ", ".join(_text(v, names) for v in value) + ("," if len(value) == 1 else "") + ")"
-    if isinstance(value, Mapping):
-        return "{" + ", ".join(f"{_text(k, names)}: {_text(v, names)}" for k, v in value.items()) + "}"
-    for cls, _, _, to_text in CODECS.values():
-        if isinstance(value, cls):
-            return to_text(value)
-    return repr(value)
-
-
 def _python(inst: Instruction, names: dict[RV, str] | None, plain: bool = False) -> str:
     from autosched.schedule.kit.primitive import lookup
 
@@ -523,13 +408,13 @@ def _python(inst: Instruction, names: dict[RV, str] | None, plain: bool = False)
         if p.name == "decision" or (plain and p.name in spec.labels):
             continue
         if p.variadic:
-            parts = [_text(v, names) for v in (value if isinstance(value, list | tuple) else ())] + parts
+            parts = [value_text(v, names) for v in (value if isinstance(value, list | tuple) else ())] + parts
         elif value is None and p.default is None and p.name not in spec.keep_none:
             continue
         else:
-            parts.append(f"{p.name}={spec.texts[p.name](value) if p.name in spec.texts else _text(value, names)}")
+            parts.append(f"{p.name}={spec.texts[p.name](value) if p.name in spec.texts else value_text(value, names)}")
     if inst.decision is not None:
-        parts.append(f"decision={_text(inst.decision, names)}")
-    outs = ["_" if names is None else _name(rv, names) for rv in inst.outputs]
+        parts.append(f"decision={value_text(inst.decision, names)}")
+    outs = ["_" if names is None else name_of(rv, names) for rv in inst.outputs]
     left = "" if not outs else ", ".join(outs) + ("," if spec.returns == "list" and len(outs) == 1 else "") + " = "
     return f"{left}sch.{inst.op}({', '.join(parts)})"
