@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from autosched.ir.scopes import ACC
-from autosched.lower.allocate import arranged
+from autosched.lower.arrange import arranged
 from space.model import Model
 from space.plan import Plan, times
 from space.rule import Ints

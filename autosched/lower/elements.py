@@ -12,8 +12,8 @@ from autosched.ir.expr import IntImm
 from autosched.ir.scopes import DRAM
 from autosched.ir.stmt import Buffer
 from autosched.lower.affine import Ints, Lin, Loop
-from autosched.lower.allocate import Storage
 from autosched.lower.regions import shape_of
+from autosched.lower.storage import Storage
 from autosched.lower.tree import Access, Site
 
 

@@ -14,7 +14,7 @@ from math import prod
 from autosched.ir.scopes import INP, WGT
 from autosched.ir.stmt import Buffer
 from autosched.lower.affine import Lin, Loop
-from autosched.lower.allocate import Storage
+from autosched.lower.storage import Storage
 from autosched.lower.tree import Access, Site
 
 

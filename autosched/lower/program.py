@@ -18,13 +18,15 @@ from autosched.ir.scopes import ACC, DRAM
 from autosched.ir.stmt import Buffer, IRModule, PrimFunc
 from autosched.lower import alike, chain, dma, ends, gemm, limits, normalise, order, parts, starts, tokens, tree, uops
 from autosched.lower.affine import Ints
-from autosched.lower.allocate import Dram, Storage, allocate, buffer_bytes, lanes_of, lives_of, place_buffers
+from autosched.lower.allocate import allocate
 from autosched.lower.compute import Kernels, Step, join, lower_alu
+from autosched.lower.dram import Dram, buffer_bytes, lives_of, place_buffers
 from autosched.lower.elements import Elements, elements, whole_element
 from autosched.lower.host_work import HostWork, run_stage
 from autosched.lower.limits import check_instructions, check_work
 from autosched.lower.nest import in_order
 from autosched.lower.regions import shape_of
+from autosched.lower.storage import Storage, lanes_of
 from autosched.lower.tree import Site
 from autosched.target import Target, get_target
 from sim import isa, timing

@@ -12,8 +12,8 @@ from decided import settled
 from autosched.ir.stmt import Buffer, PrimFunc
 from autosched.lower import lower_table
 from autosched.lower.affine import Lin, Loop
-from autosched.lower.allocate import Storage
 from autosched.lower.ends import ends_of, passes
+from autosched.lower.storage import Storage
 from autosched.lower.tree import Access, Site
 from autosched.workloads import workload
 from sim import isa

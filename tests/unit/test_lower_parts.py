@@ -20,7 +20,8 @@ import pytest
 from autosched.errors import ScheduleError
 from autosched.ir import IRModule, PrimFunc
 from autosched.lower import lower_table
-from autosched.lower.allocate import Storage, _packed
+from autosched.lower.arrange import _packed
+from autosched.lower.storage import Storage
 from autosched.measure import Candidate, measure
 from autosched.schedule import BlockRV, LoopRV, Schedule
 from autosched.target import get_target

@@ -14,9 +14,10 @@ from autosched.ir.scopes import ACC, INP
 from autosched.lower import lower_table
 from autosched.lower.affine import Lin, Loop
 from autosched.lower.alike import _of_place
-from autosched.lower.allocate import Storage, _between, _meeting, _packed, _place
+from autosched.lower.arrange import _between, _meeting, _packed, place
 from autosched.lower.elements import Place
 from autosched.lower.nest import loop_values
+from autosched.lower.storage import Storage
 from autosched.measure import Candidate, measure
 from autosched.workloads import workload
 from autosched.workloads.stage import tensor
@@ -128,7 +129,7 @@ def test_layers_of_a_network_are_placed_one_after_the_other() -> None:
     """The largest first, or those that live longest, the others find no room that is clear of the ones before them."""
     stores = [stored(f"s{n}", size, life, 8 if banks > 1 else 0, banks) for n, (size, banks, life) in enumerate(MANY)]
     spans = spans_of(stores)
-    _place(stores, ACC, 2048, spans, False)
+    place(stores, ACC, 2048, spans, False)
     for n, s in enumerate(stores):
         assert s.address + s.total <= 2048
         for p in stores[:n]:
