@@ -16,7 +16,7 @@ from autosched.ir.host import HostSplit, split_host
 from autosched.ir.interp import run, written
 from autosched.ir.scopes import ACC, DRAM
 from autosched.ir.stmt import Buffer, IRModule, PrimFunc
-from autosched.lower import alike, chain, dma, ends, gemm, limits, normalise, order, parts, starts, tokens, tree, uops
+from autosched.lower import alike, chain, dma, ends, gemm, in_place, limits, normalise, order, parts, starts, tokens, tree, uops
 from autosched.lower.affine import Ints
 from autosched.lower.allocate import allocate
 from autosched.lower.compute import Kernels, Step, join, lower_alu
@@ -312,7 +312,7 @@ def _lowered(
     normalise.split_inits(program)
     normalise.unfuse(program, lambda site: _lanes(site, config))
     normalise.split_values(program)
-    slid, apart = normalise.share_in_place(program, slides, waits)
+    slid, apart = in_place.share_in_place(program, slides, waits)
     chain.protect_operands(program, semantics)
     normalise.refresh_stores(program)
     sites = program.index()
