@@ -2,7 +2,8 @@
 
 from autosched.lower.flatten import flatten
 from autosched.lower.host_work import HostWork
-from autosched.lower.program import Lowered, SiteInfo, StorageInfo, lower, lower_table, warm
+from autosched.lower.lowered import Lowered, SiteInfo, StorageInfo
+from autosched.lower.program import lower, lower_table, warm
 
 VERSION = 21  # of the programs made: raised whenever a schedule could lower to another one
 

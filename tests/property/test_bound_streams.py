@@ -17,7 +17,7 @@ import pytest
 
 from autosched.kernel import replay
 from autosched.lower import lower_table
-from autosched.lower.program import Lowered
+from autosched.lower.lowered import Lowered
 from autosched.lower.tokens import Stream, finish
 from autosched.measure import Candidate, measure
 from autosched.workloads import workload

@@ -12,7 +12,7 @@ FILLED_IN = {
     "sim.reference._Burst", "autosched.lower.affine.Loop", "autosched.lower.dram.Pages", "autosched.lower.storage.Storage",
     "autosched.lower.compute.Kernels", "autosched.lower.compute.Fold", "autosched.lower.dma.Rows", "autosched.lower.dma._Boxes",
     "autosched.lower.gemm._Pieces", "autosched.lower.gemm._Way", "autosched.lower.nest.Dim", "autosched.lower.nest.Grid",
-    "autosched.lower.program._Emitter", "autosched.lower.tokens.Stream",
+    "autosched.lower.emit.Emitter", "autosched.lower.tokens.Stream",
     "autosched.lower.tree.Site", "autosched.lower.tree.Tree", "autosched.lower.uops.Placement", "autosched.lower.uops.Uops",
     "autosched.records.reading.LogFile", "space.build.Piece", "space.draft.Terms", "space.plan.Part", "space.plan.Plan",
     "space.visits._Text",
