@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import pytest
 
+from autosched.ir.excerpt import excerpt
 from autosched.ir.functor import walk
-from autosched.ir.printer import excerpt, expr_text, stmt_text
+from autosched.ir.printer import expr_text, stmt_text
 from autosched.ir.stmt import Block, BufferStore, For
 from autosched.script import parse
 

@@ -9,8 +9,9 @@ from hypothesis import strategies as st
 
 from autosched.errors import ProgramError
 from autosched.ir import BinOp, Buffer, Call, Cast, FloatImm, IntImm, Not, Select, Var, seq
+from autosched.ir.excerpt import excerpt
 from autosched.ir.expr import BufferData, Expr, Let, Ramp, StringImm
-from autosched.ir.printer import excerpt, expr_text, script, stmt_text
+from autosched.ir.printer import expr_text, script, stmt_text
 from autosched.ir.stmt import (
     TRUE,
     AssertStmt,

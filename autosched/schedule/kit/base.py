@@ -448,7 +448,7 @@ class ScheduleBase:
             raise error(self._op or "schedule", "refused (not rendered)", code=code) from None
         if self.error_render_level == "fast" or not marks:
             raise error(self._op or "schedule", reason, "", hint, code) from None
-        from autosched.ir.printer import excerpt
+        from autosched.ir.excerpt import excerpt
 
         room = MOST_LINES - len(folded(reason.split("\n"), 3)) - (1 + hint.count("\n") if hint else 0)
         lines = partial(excerpt, (state or self._holder(marks[0])).func, list(marks), max_lines=max(4, min(MOST_EXCERPT, room)))
