@@ -15,7 +15,7 @@ from autosched.ir.functor import free_vars, substitute, uses, walk_expr
 from autosched.ir.iter_terms import IterSum
 from autosched.ir.itermap import IterMapResult, detect_iter_map, pinned, without
 from autosched.ir.linear import build
-from autosched.ir.region import Relaxer
+from autosched.ir.relaxer import Relaxer
 from autosched.ir.simplify import Analyzer
 from autosched.ir.stmt import TRUE, BufferRegion, Range
 
