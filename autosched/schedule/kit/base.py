@@ -1,15 +1,14 @@
-"""What every family of primitives stands on: random variables, the symbol table, and refusals."""
+"""What every family of primitives stands on: handles (``handles``), the symbol table, and refusals."""
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, NoReturn
-from weakref import WeakKeyDictionary, ref
+from weakref import ref
 
-from autosched.errors import MOST_LINES, AutoschedError, ScheduleCode, ScheduleError, folded, suggest
+from autosched.errors import MOST_LINES, ScheduleCode, ScheduleError, folded, suggest
 from autosched.ir.expr import Expr, IntImm, Var
 from autosched.ir.stmt import (
     Annotations,
@@ -24,6 +23,22 @@ from autosched.ir.stmt import (
     Stmt,
     with_func_body,
 )
+from autosched.schedule.kit.handles import (
+    AT_INLINE,
+    AT_ROOT,
+    MAKERS,
+    NUMBERS,
+    RV,
+    ArgumentError,
+    BlockRV,
+    ExprRV,
+    LoopRV,
+    NoFunctionError,
+    Special,
+    StaleRVError,
+    UnknownRVError,
+    describe,
+)
 from autosched.schedule.kit.limits import Overflow, bounds, check_indices
 from autosched.schedule.kit.names import Lineage
 from autosched.schedule.kit.once import afresh, once
@@ -32,132 +47,12 @@ from autosched.schedule.kit.state import State
 if TYPE_CHECKING:
     from autosched.schedule.kit.trace import Trace
 
-
-class RV:
-    """A handle that a primitive returns and later primitives take; equal only to itself.
-
-    Printed, it is what it stands for now in the schedule that made it: ``for i in range(128)``; its ``repr`` is
-    ``<LoopRV 3: i>``, where the number tells the handles of a process apart.
-    """
-
-    __slots__ = ("__weakref__",)
-    prefix = "v"
-
-    def __str__(self) -> str:
-        sch = self._maker()
-        return repr(self) if sch is None else sch.header(self)
-
-    def __repr__(self) -> str:
-        sch = self._maker()
-        what = "of no schedule here" if sch is None else sch.label(self)
-        number = f" {_MAKERS[self][1]}" if self in _MAKERS else ""
-        return f"<{type(self).__name__}{number}: {what}>"
-
-    def _maker(self) -> ScheduleBase | None:
-        found = _MAKERS.get(self)
-        return None if found is None else found[0]()
-
-
+# Who writes a primitive finds the handles that it takes and gives here as well.
+__all__ = [
+    "AT_INLINE", "AT_ROOT", "MOST_EXCERPT", "RV", "ArgumentError", "BlockRV", "ExprRV", "LoopRV", "NoFunctionError",
+    "ScheduleBase", "Special", "StaleRVError", "UnknownRVError", "describe",
+]
 MOST_EXCERPT = 11  # lines of a program in one refusal
-
-# Not in the handles themselves, which are plain tokens that pickle: the schedule that made one, and a number.
-_MAKERS: WeakKeyDictionary[RV, tuple[ref[ScheduleBase], int]] = WeakKeyDictionary()
-_NUMBERS = itertools.count()
-
-
-class BlockRV(RV):
-    """A handle of a block."""
-
-    __slots__ = ()
-    prefix = "b"
-
-
-class LoopRV(RV):
-    """A handle of a loop."""
-
-    __slots__ = ()
-    prefix = "l"
-
-
-class ExprRV(RV):
-    """A handle of an integer that was sampled; in arithmetic (an index map, a factor) it is that integer."""
-
-    __slots__ = ()
-    prefix = "v"
-
-    def __index__(self) -> int:
-        sch = self._maker()
-        if sch is None:
-            raise TypeError("the schedule that sampled this integer is gone, or it was read from a trace")
-        return int(sch._value(self))
-
-    def __add__(self, other: Any) -> Any:
-        return int(self) + other
-
-    def __radd__(self, other: Any) -> Any:
-        return other + int(self)
-
-    def __sub__(self, other: Any) -> Any:
-        return int(self) - other
-
-    def __rsub__(self, other: Any) -> Any:
-        return other - int(self)
-
-    def __mul__(self, other: Any) -> Any:
-        return int(self) * other
-
-    def __rmul__(self, other: Any) -> Any:
-        return other * int(self)
-
-    def __floordiv__(self, other: Any) -> Any:
-        return int(self) // other
-
-    def __rfloordiv__(self, other: Any) -> Any:
-        return other // int(self)
-
-    def __mod__(self, other: Any) -> Any:
-        return int(self) % other
-
-    def __rmod__(self, other: Any) -> Any:
-        return other % int(self)
-
-
-class UnknownRVError(ScheduleError, IndexError):
-    """A handle that this schedule did not make, or has forgotten."""
-
-    usual = "handle"
-
-
-class StaleRVError(ScheduleError, ValueError):
-    """A handle of a loop or block that is no longer in the program."""
-
-    usual = "handle"
-
-
-class ArgumentError(ScheduleError, TypeError, ValueError):
-    """An argument of a kind or value that the parameter does not take, or arguments that do not fit the signature."""
-
-    usual = "argument"
-
-
-class NoFunctionError(AutoschedError, ValueError):
-    """A module of several functions, and none was chosen."""
-
-
-class Special:
-    """A place that is no loop, as ``sample_compute_location`` may return: the root, or inlined."""
-
-    __slots__ = ("name",)
-
-    def __init__(self, name: str) -> None:
-        self.name = name
-
-    def __reduce__(self) -> str:
-        return "AT_ROOT" if self.name == "root" else "AT_INLINE"
-
-
-AT_ROOT = Special("root")
-AT_INLINE = Special("inline")
 
 
 class ScheduleBase:
@@ -297,28 +192,28 @@ class ScheduleBase:
     def block_rv(self, block: Block | Ident) -> BlockRV:
         """A new handle of a block."""
         rv = BlockRV()
-        _MAKERS[rv] = (ref(self), next(_NUMBERS))
+        MAKERS[rv] = (ref(self), next(NUMBERS))
         self._symbols[rv] = block if isinstance(block, Ident) else block.ident
         return rv
 
     def loop_rv(self, loop: For | Var | Special) -> LoopRV:
         """A new handle of a loop."""
         rv = LoopRV()
-        _MAKERS[rv] = (ref(self), next(_NUMBERS))
+        MAKERS[rv] = (ref(self), next(NUMBERS))
         self._symbols[rv] = loop.var if isinstance(loop, For) else loop
         return rv
 
     def expr_rv(self, value: int) -> ExprRV:
         """A new handle of an integer."""
         rv = ExprRV()
-        _MAKERS[rv] = (ref(self), next(_NUMBERS))
+        MAKERS[rv] = (ref(self), next(NUMBERS))
         self._symbols[rv] = value
         return rv
 
     def own(self, rvs: Iterable[RV]) -> None:
         """Takes handles that a copy made for this schedule's: what it has become is what they show."""
         for rv in rvs:
-            _MAKERS[rv] = ref(self), _MAKERS[rv][1] if rv in _MAKERS else next(_NUMBERS)
+            MAKERS[rv] = ref(self), MAKERS[rv][1] if rv in MAKERS else next(NUMBERS)
 
     def header(self, rv: RV) -> str:
         """What a handle stands for now, in one line of script; a handle of something gone says so.
@@ -521,21 +416,3 @@ class ScheduleBase:
             return f"{', '.join(f'{i} or {n!r}' for i, n in enumerate(names))}"
         others = block.writes if kind == "read" else block.reads
         return f"it only {'writes' if kind == 'read' else 'reads'} {others[0].buffer.name}" if others else ""
-
-
-def describe(value: object) -> str:
-    """A value as an error message names it."""
-    if isinstance(value, RV):
-        return {"b": "a block", "l": "a loop", "v": "a sampled integer"}[value.prefix]
-    if isinstance(value, int) and value.bit_length() > 64:
-        return f"an integer of {value.bit_length()} bits"
-    if value is None or isinstance(value, bool | int | float):
-        return repr(value)
-    if isinstance(value, str):
-        return repr(value if len(value) <= 40 else value[:37] + "...")
-    if isinstance(value, type):
-        return f"the class {value.__name__}"
-    if isinstance(value, list | tuple | set | frozenset | dict):
-        return f"a {type(value).__name__} of {len(value)}"
-    name = type(value).__name__
-    return f"a{'n' if name[:1].lower() in 'aeiou' else ''} {name}"
