@@ -53,6 +53,7 @@ class Emitter:
         return tuple([b for b in self.program.given if b in stored])
 
     def run(self) -> tuple[isa.Table, Dram, Ints, int]:
+        """Instructions, where everything is in DRAM, micro-ops in the order of DRAM, and bytes of zeros that padding reads."""
         used = {a.buffer for s in self.sites for a, _ in s.accesses() if a.buffer.scope == DRAM}
         middle = [b for b in self.program.allocated if b.scope == DRAM and b in used]
         self.check_dram(used)
@@ -110,6 +111,7 @@ class Emitter:
         ]
 
     def check_dram(self, used: set[Buffer]) -> None:
+        """Refuses parameters on chip, and elements that no DMA moves."""
         for buffer in self.program.given:
             if buffer.scope != DRAM:
                 raise LoweringError("scope", f"parameter {buffer.name} is in {buffer.scope}; parameters live in DRAM")
@@ -150,6 +152,7 @@ class Emitter:
         return self.chain(site, elems, steps, key) if steps else None
 
     def product(self, site: Site, storages: Mapping[Buffer, Storage], key: order.Key) -> dma.Rows | Kernels:
+        """A site that multiplies: GEMMs."""
         places = [whole_element(a, storages, site.name) for a in (site.write, *site.reads)]
         asked = alike.question(site, site.inner, places, key)
         return self.answered(
@@ -158,6 +161,7 @@ class Emitter:
         )
 
     def chain(self, site: Site, elems: Elements, steps: Sequence[Step], key: order.Key) -> dma.Rows | Kernels:
+        """A site that computes on the accumulator: ALU instructions, one after the other."""
         places = [elems.write, *[s.place for s in steps]]
         asked = alike.question(site, elems.loops, places, key)
         # Which operand stands in which column differs from step to step, so addresses are asked for, too.
@@ -168,6 +172,7 @@ class Emitter:
         )
 
     def copy(self, site: Site, elems: Elements, key: order.Key, dram_base: int) -> dma.Rows | Kernels:
+        """A site that copies, or fills: DMAs."""
         source = elems.reads[id(site.reads[0])] if site.reads else None
         asked = alike.question(site, elems.loops, [elems.write, source], key)
         sram = elems.write if site.kind == "load" else source
@@ -181,6 +186,7 @@ class Emitter:
         self, asked: tuple[alike.Question | None, alike.Weights], rest: tuple[object, ...], origin: Sequence[int],
         make: Callable[[], dma.Rows | Kernels],
     ) -> dma.Rows | Kernels:
+        """What is made for a site, or was made for one that asked the same, moved to this one (``alike``)."""
         question, weights = asked
         whole = None if question is None else (self.config, self.semantics, limits.LIMITS, question, rest)
         return alike.answered(whole, tuple(origin), weights, make)

@@ -183,6 +183,7 @@ def kind_of(net: FloatNet, file: File, tensor: str) -> str:
 
 
 def value_info(name: str, dtype: str, shape: tuple[int, ...]) -> Any:
+    """A tensor as a model declares it."""
     from onnx import helper
 
     return helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(np.dtype(dtype)), shape)

@@ -58,6 +58,7 @@ def index_map_argument(sch: Any, name: str, func: Any, ndim: int, inverse: Any =
 
 
 def layout_arguments(sch: Any, args: dict[str, Any]) -> None:
+    """Turns the arguments of ``transform_layout`` into a buffer's place, an index map and a padding value of its type."""
     buffer = buffer_argument(sch, args)
     args["index_map"] = index_map_argument(sch, "index_map", args["index_map"], buffer.ndim)
     value = args["pad_value"]
@@ -87,6 +88,7 @@ def number_text(value: object, dtype: str) -> str:
 
 
 def iterator_map(sch: Any, args: dict[str, Any]) -> None:
+    """Turns the arguments of ``transform_block_layout`` into a handle and a map of the block's iterators."""
     if isinstance(args["block"], str):
         args["block"] = sch.get_sblock(args["block"])
     block = sch.block_at(args["block"])[1].block

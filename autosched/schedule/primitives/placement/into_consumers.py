@@ -24,6 +24,7 @@ from autosched.schedule.kit.state import State
 
 
 def inlined(state: State, realize: BlockRealize) -> Stmt:
+    """The function's body with a block's value wherever it is read, and without the block; raises a ``Refusal``."""
     block = realize.block
     require_no_init(block)
     if len(block.writes) != 1:
@@ -161,11 +162,13 @@ def without(state: State, scope: Block, gone: BlockRealize, buffer: Buffer, rewr
 
 
 def require_no_init(block: Block) -> None:
+    """Refuses a reduction."""
     if block.init is not None:
         raise Refusal(f"block {block.name} is a reduction: it has an init statement", [block.ident], code="reduction")
 
 
 def require_no_opaque_use(scope: Block, buffer: Buffer) -> None:
+    """Refuses a buffer that a scope uses by its address, or a part of which is matched: not every access of it is known."""
     stack: list[Stmt] = [scope]
     while stack:
         node = stack.pop()

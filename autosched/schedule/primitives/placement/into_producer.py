@@ -30,6 +30,7 @@ from autosched.schedule.primitives.placement.into_consumers import (
 
 
 def reverse_inlined(state: State, realize: BlockRealize) -> Stmt:
+    """The function's body with a block's value where its producer stores, and without the block; raises a ``Refusal``."""
     block = realize.block
     require_no_init(block)
     scope = scope_of(state, block)

@@ -20,6 +20,7 @@ from autosched.schedule.primitives.tensorize.outer_block import Halves, Simplify
 def blockize_neighbours(
     state: State, realizes: Sequence[BlockRealize], preserve_unit: bool
 ) -> tuple[dict[int, Stmt | None], Block]:
+    """The table for ``State.rewrite`` that makes one block of several, and that block; raises a ``Refusal``."""
     parent = state.lca(list(realizes))
     body = parent.body if isinstance(parent, For | Block) else None
     assert body is not None

@@ -96,6 +96,7 @@ class Simplifying(Substitute):
 
 
 def relaxed(regions: Sequence[BufferRegion], dom: dict[Var, Range]) -> tuple[BufferRegion, ...]:
+    """What regions cover while some variables run over their ranges."""
     return tuple(BufferRegion(r.buffer, region_bounds(r, dom)) for r in regions) if dom else tuple(regions)
 
 
