@@ -60,9 +60,9 @@ def folder(what: str, value: Any) -> Path:
     """The path of a directory.
 
     Raises:
-        BadArgumentError: anything else than a text or a path.
+        BadArgumentError: anything else than a text or a path, and a text that says nothing.
     """
-    if not isinstance(value, str | os.PathLike):
+    if not isinstance(value, str | os.PathLike) or not value:
         raise BadArgumentError(what, repr(value), "the path of a directory")
     return Path(value)
 

@@ -79,6 +79,9 @@ def run(args: argparse.Namespace) -> int:
         print(f"autosched: {tasks[0].damaged} damaged line(s) in the log were skipped", file=sys.stderr)
     if args.format != "json":
         _print(report, tasks)
+    if args.fix and tasks[0].cycles is None and tasks[0].stop == "exhausted" and not tasks[0].lack:
+        made = " ".join(f"{name}={value}" for name, value in args.fix.items())
+        print(f"autosched: {tasks[0].workload}: no schedule is known that has the decisions {made}", file=sys.stderr)
     if network is not None:
         from autosched.networks.summary import summarize
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import warnings
 from collections.abc import Callable
 from dataclasses import replace
@@ -18,6 +19,7 @@ from autosched.target import Target, get_target
 from autosched.workloads import Workload, named_workload, of_func
 from tuning_logs import shipped
 
+DEFAULT = "vta-de10"  # the machine where none is named
 
 def version() -> str:
     """Version of lowering and simulator; cycles are comparable only within one."""
@@ -234,7 +236,7 @@ def _tell(known: Known, record: BestRecord, checked: BestRecord) -> None:
 
 
 def compile(  # the name users expect
-    name: str | Workload | PrimFunc, target: str | Target = "vta-de10", log: str | Path | Log | None = None
+    name: str | Workload | PrimFunc, target: str | Target = DEFAULT, log: str | Path | Log | None = None
 ) -> Kernel:
     """The best logged schedule of a workload as a callable; a schedule that nobody has checked yet is checked first.
 
@@ -249,4 +251,17 @@ def compile(  # the name users expect
         BadArgumentError: something else than a workload.
     """
     machine = get_target(target)
-    return best_or_fail(resolve(name, machine), machine, log)[1]
+    try:
+        return best_or_fail(resolve(name, machine), machine, log)[1]
+    except NoScheduleError as error:
+        raise NoScheduleError(error.what, error.workload, error.target, _tune(name, target, log)) from error
+
+
+def _tune(name: str | Workload | PrimFunc, target: str | Target, log: str | Path | Log | None) -> str:
+    """What finds a schedule where ``compile`` will look for it: a command, or for what has no name a call."""
+    directory = log.directory if isinstance(log, Log) else log
+    if not isinstance(name, str):
+        given = [] if str(target) == DEFAULT else ["target=..."]
+        return f"autosched.tune({', '.join(['...', *given, *([] if directory is None else [f'log={str(directory)!r}'])])})"
+    words = ["autosched", "tune", name] + (["--target", str(target)] if str(target) != DEFAULT else [])
+    return shlex.join(words + ([] if directory is None else ["--log", str(directory)]))

@@ -9,7 +9,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from autosched.errors import ProgramError, UnknownNameError
+from autosched.errors import BadArgumentError, ProgramError, UnknownNameError
 from autosched.ir.scopes import ACC, INP, SRAM_SCOPES, WGT
 from sim import isa
 from sim.config import SEMANTICS, VTAConfig, loads_widen, mode_of, multiplies, shifts_by_tensors
@@ -137,9 +137,12 @@ def get_target(target: str | Path | Target) -> Target:
             optionally ``name`` and ``semantics`` (default ``chisel``).
 
     Raises:
+        BadArgumentError: something else.
         UnknownNameError: no such preset and no such file.
         ProgramError: the file does not describe a machine that can exist.
     """
+    if not isinstance(target, str | Path | Target):
+        raise BadArgumentError("target", repr(target), f"a preset ({', '.join(TARGETS)}), the path of a JSON file or a Target")
     if not isinstance(target, Target):
         target = _lookup(target)
     from autosched.target.intrin import register

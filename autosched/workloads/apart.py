@@ -22,6 +22,7 @@ from autosched.errors import ProgramError
 
 SECONDS = 60.0  # that a file may take to be loaded, where nobody says less
 LOOK = 0.1  # seconds between two looks whether it has ended
+LOADED = "AUTOSCHED_LOADED"  # in a child's environment: what is being loaded, of which file, a line each
 LOST = 3  # exit code of the child where memory did not suffice
 _CODE = """
 import sys
@@ -52,9 +53,15 @@ def told(file: str, path: Path, attribute: str) -> dict[str, Any]:
         attribute: what is wanted of it.
 
     Raises:
-        ProgramError: it does not end in time, takes too much memory, or ends its process.
+        ProgramError: it does not end in time, takes too much memory, or ends its process; or it is being loaded for
+            this already, and would ask for itself for ever.
     """
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}
+    wanted = f"{path}:{attribute}"
+    loaded = os.environ.get(LOADED, "").split("\n")
+    if wanted in loaded:
+        raise ProgramError(f"{file} asks for {attribute} while it is loaded for it: put what uses its programs "
+                           "below `if __name__ == '__main__':`")
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p), LOADED: "\n".join((*loaded, wanted))}
     # What the file prints goes to standard error, for standard output is data.
     chatter = descriptor(sys.stderr)
     if chatter is None:

@@ -20,7 +20,7 @@ import autosched as at
 from autosched.cli.commands import build_parser
 from autosched.cli.exit_codes import Exit
 from autosched.cli.network_commands import shapes
-from autosched.errors import AutoschedError, BadArgumentError
+from autosched.errors import AutoschedError, BadArgumentError, NoScheduleError
 from autosched.search.oracle import oracle
 from autosched.workloads import network
 
@@ -297,6 +297,8 @@ def test_names_in_brackets_are_shown_as_they_are(tmp_path: Path, here: Here) -> 
     ({"timeout": 0}, "timeout must be a positive number"), ({"timeout": float("nan")}, "timeout must be"),
     ({"name": 5}, "the workload must be a name, a Workload or a PrimFunc, got 5"), ({"seed": None}, "seed must be an integer"),
     ({"log": 5}, "log must be the path of a directory, got 5"), ({"log": b"x"}, "log must be the path of a directory, got b'x'"),
+    ({"log": ""}, "log must be the path of a directory, got ''"),
+    ({"target": None}, "target must be a preset (vta-de10, "), ({"target": b"vta-de10"}, "or a Target, got b'vta-de10'"),
     ({"listener": 3}, "listener must be a function that takes an event, got 3"),
 ], ids=str)
 def test_arguments_of_tune(arguments: dict[str, object], said: str, tmp_path: Path) -> None:
@@ -325,6 +327,19 @@ def test_what_is_compiled_and_called(tmp_path: Path) -> None:
         at.compile("t2", log=5)
     with pytest.raises(AutoschedError, match="the workload must be a name, a Workload or a PrimFunc, got 5"):
         at.compile(5)
+    # What is said to be run finds a schedule where it was looked for, as of the command line.
+    machine = tmp_path / "a machine.json"
+    machine.write_text("{}")
+    for asked, run in (
+        ({"name": "t2"}, "autosched tune t2"), ({"name": "t2", "target": "vta-pynq"}, "autosched tune t2 --target vta-pynq"),
+        ({"name": "t2", "target": str(machine)}, f"autosched tune t2 --target '{machine}'"),
+        ({"name": at.workload("t2").func}, "autosched.tune(...)"),
+        ({"name": at.workload("t2").func, "target": "vta-pynq"}, "autosched.tune(..., target=...)"),
+    ):
+        with pytest.raises(NoScheduleError) as none:
+            at.compile(**asked, log=tmp_path)
+        where = f", log={str(tmp_path)!r})" if run.endswith(")") else f" --log {tmp_path}"
+        assert str(none.value).endswith("; run: " + run.removesuffix(")") + where), none.value
     kernel = at.tune("dense:m=1,k=16,n=16,bias=0,tail=cast", trials=2, jobs=1, log=tmp_path).kernel()
     with pytest.raises(AutoschedError, match="data: expected int8, got lists that are no array"):
         kernel([[1, 2], [3]], np.zeros((16, 16), np.int8))

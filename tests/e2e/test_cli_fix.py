@@ -85,7 +85,10 @@ def test_fix_and_enqueue_through_the_command(tmp_path: Path, capsys: pytest.Capt
     none = ["tune", "resnet18.c2", "--fix", "tile_y=56,tile_x=56,tile_co=4,banks_acc=2", "--trials", "4", "--jobs", "1"]
     capsys.readouterr()
     assert main([*none, "--log", log]) == 3
-    assert "exhausted" in capsys.readouterr().out
+    said = capsys.readouterr()
+    assert "exhausted" in said.out
+    made = "tile_y=56 tile_x=56 tile_co=4 banks_acc=2"
+    assert f"autosched: resnet18.c2: no schedule is known that has the decisions {made}\n" in said.err
 
 
 def test_what_is_fixed_is_what_a_space_lists(here: Callable[..., subprocess.CompletedProcess[str]]) -> None:

@@ -35,6 +35,22 @@ def test_what_a_file_starts_and_leaves_ends_with_it(tmp_path: Path, command: Cal
     wait_for(lambda: not left.exists() or left.read_text().rpartition(")")[2].split()[0] == "Z")
 
 
+def test_a_file_that_asks_for_its_own_program_does_not_do_so_for_ever(
+    tmp_path: Path, command: Callable[..., tuple[int, str, str]]
+) -> None:
+    file = tmp_path / "mine.py"
+    asks = "import autosched as at\n{}if {}:\n    at.workload(__file__ + ':f')\n"
+    file.write_text(asks.format(PROGRAM, "True"))
+    code, _, err = command("space", f"{file}:f")
+    said = f"autosched: {file}:5: {file} asks for f while it is loaded for it: put what uses its programs below"
+    assert code == 2 and err == f"{said} `if __name__ == '__main__':`\n", err
+    # What it says helps, and so does asking for another of its programs.
+    file.write_text(asks.format(PROGRAM, "__name__ == '__main__'"))
+    assert command("space", f"{file}:f")[0] == 0
+    file.write_text(f"import autosched as at\n{PROGRAM}\ndef g():\n    return at.workload(__file__ + ':f').func\n")
+    assert command("space", f"{file}:g")[0] == 0
+
+
 PROGRAM = "from autosched.workloads import workload\nf = workload('dense:m=2,k=64,n=96').func\n"
 
 
