@@ -34,10 +34,12 @@ def uneven(model: Model, axis: int) -> bool:
     """Whether the last of several pieces of a reduction may be smaller.
 
     Where a short one has divisors all the way, there is an even piece of nearly any size, and a space that is larger for nothing.
+    What one load brings for all steps (``Operand.over``) it would bring for those that the last piece has not, too.
     """
     extent = int(model.extents[axis])
     even = [size for size in range(1, extent + 1) if extent % size == 0]
-    return alone(model, axis) and (extent > SHORT or any(b > 2 * a for a, b in pairwise(even)))
+    outside = any(axis in operand.over for operand in model.nest.operands)
+    return not outside and alone(model, axis) and (extent > SHORT or any(b > 2 * a for a, b in pairwise(even)))
 
 
 def alone(model: Model, axis: int) -> bool:

@@ -146,3 +146,25 @@ def test_what_any_program_takes_does_not_depend_on_who_loads_what() -> None:
     plain, joint = (min(machine_bound(s.models, 0, given, 0, False).cycles for s in space.sketches if (JOINT in s.done) == own)
                     for own in (False, True))
     assert space.machine_bound() == plain > joint
+
+
+def filtered() -> PrimFunc:
+    """A filter of five rows, and a product of the row in its middle."""
+    x, w, v = factor(12, 1, "x", 1), factor(2, 5, "w", 16), factor(2, 1, "v", 16)
+    k, b, c = (te.reduce_axis((0, n), name=name) for n, name in ((5, "k"), (16, "b"), (16, "c")))
+    one = te.compute((8, 2, 1, 16), lambda i, j, p, q: te.sum(
+        x[i + k, 0, p, b].astype("int32") * w[j, k, q, b].astype("int32"), axis=[k, b]), name="y")
+    other = te.compute((8, 2, 1, 16), lambda i, j, p, q: te.sum(
+        x[i + 2, 0, p, c].astype("int32") * v[j, 0, q, c].astype("int32"), axis=[c]), name="q")
+    return joined(one, other, [x, w, v])
+
+
+def test_one_load_for_several_products_brings_no_more_than_these_have_steps() -> None:
+    """Pieces that do not divide a window would have it bring what follows, and more than the memory was asked to hold."""
+    space = Space(filtered(), "vta-de10")
+    met = set()
+    for size in range(1, 6):
+        point = settled(space, form_of(space), tile_i=2, tile_k=size, load_x=1, load_w=3)
+        met.add(int(point[space.names.index("tile_k")]))
+        assert loaded(space, point)[isa.MEM_INP] == [6] * 4, space.explain(point)
+    assert met == {1, 5}
