@@ -28,16 +28,23 @@ def are_new(rows: npt.NDArray[Any], known: Container[bytes]) -> npt.NDArray[np.b
     return np.array([key not in known for key in keys(rows)], dtype=np.bool_)
 
 
+class _Counted(dict[bytes, int]):
+    """Numbers by key; a key that is new gets the next."""
+
+    def __missing__(self, key: bytes) -> int:
+        number = self[key] = len(self)
+        return number
+
+
 class Numbers:
     """A number for every row that was ever asked for, counted from 0; equal rows have the same."""
 
     def __init__(self) -> None:
-        self._known: dict[bytes, int] = {}
+        self._known = _Counted()
 
     def of(self, rows: npt.NDArray[Any]) -> Ints:
         """Those of rows, shape (n,)."""
-        known = self._known
-        return np.array([known.setdefault(key, len(known)) for key in keys(rows)], dtype=np.int64)
+        return np.fromiter(map(self._known.__getitem__, keys(rows)), np.int64, len(rows))  # nearly all are known
 
 
 def distinct(rows: npt.NDArray[Any]) -> tuple[Ints, Ints]:

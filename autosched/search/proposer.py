@@ -77,6 +77,7 @@ class Proposer:
         self.hasty = hasty
         self.rng = np.random.default_rng(seed)
         self.model = CostModel(seed)
+        self._floor = space.floor()
         self._features = Seen(space)
         self._learned: list[tuple[Features, Floats]] = []  # features and drafts of what was measured, batch by batch
         self.learns = True  # whether the model has a say; else the draft alone
@@ -143,7 +144,7 @@ class Proposer:
 
         Each of them is either measured, or has a bound; the least of these is a bound of the whole space.
         """
-        least = self.space.floor()
+        least = self._floor
         if not self.scans or not len(self._pool):
             return least
         best = min(self._cycles, default=np.inf)
@@ -261,7 +262,7 @@ class Proposer:
 
     def _wanting(self) -> bool:
         """Whether the lowest draft leaves much to be won."""
-        return bool(self._drafts.min() > NEAR * self.space.floor())
+        return bool(self._drafts.min() > NEAR * self._floor)
 
     def _begin_otherwise(self) -> None:
         """Breeds from what is lowest of every axis that the first part is cut from, and looks around.
