@@ -32,11 +32,15 @@ GENERATIONS = 72  # few parents for long go further than many for a short time
 GENERATION = 512  # points that are estimated together
 FAR = 1.25  # times the lowest estimate of its form, beyond which nobody asks how far
 IDLE = 14  # generations without a lower draft after which breeding alone finds no better one for long
+SOON = 10  # as many where little may be won: what the model is asked of later is there by then
 POLISHED = 4  # points of different tiles, the lowest drafts first, whose neighbours are looked at then, together
 LOOKS = 8  # such looks, at most: each goes on from the lowest drafts of the one before
 AFRESH = 24  # generations bred from what is lowest by then, twice as many where much may be won
+SETTLED = 6  # of these without a lower draft, after which none comes of it where little may be won
 NEAR = 1.02  # times the bound of the space, up to which the lowest draft leaves too little to be won for that
 OTHERS = 3  # axes that the first part is cut from, besides that of the lowest draft, of which each is bred from then
+TRIED = 16  # generations of each of those, behind which it goes on with what is
+CLOSE = 1.0075  # times the lowest draft, or lower: with the others it would be for nothing
 EAGER = 6144  # rows of the first population that ask for all the memory they can use; most have to be given up
 FEW = 0.05  # share of them that are points, below which others are made to fit
 FITTED = 1536  # rows of those
@@ -256,7 +260,7 @@ class Proposer:
             if not self._look_around(ranked[spread(tiles, POLISHED, 1)]):
                 break
         if len(self._pool):
-            self._breed(AFRESH * (1 + self._wanting()), np.unique(self._ranked(KNOWN), axis=0))
+            self._breed(AFRESH * (1 + self._wanting()), np.unique(self._ranked(KNOWN), axis=0), soon=SETTLED)
             if self._wanting():
                 self._begin_otherwise()
 
@@ -272,7 +276,8 @@ class Proposer:
         """
         ranked, kinds = self._beginnings()
         for kind in kinds[spread(kinds, 1 + OTHERS, 1)][1:]:
-            self._breed(2 * AFRESH, np.unique(ranked[kinds == kind][:KNOWN], axis=0))
+            goal = CLOSE * float(self._drafts.min())
+            self._breed(2 * AFRESH, np.unique(ranked[kinds == kind][:KNOWN], axis=0), goal=goal)
         for _ in range(LOOKS):
             ranked, kinds = self._beginnings()
             if not self._look_around(ranked[spread(kinds, 1 + OTHERS, 1)]):
@@ -374,7 +379,10 @@ class Proposer:
             population = np.concatenate([population, self.space.neighbours_of(centres[new])])
         self._breed(REFINEMENTS, np.unique(population, axis=0))
 
-    def _breed(self, generations: int, population: Points, barred: Set[bytes] = frozenset(), opening: int = 0) -> int:
+    def _breed(
+        self, generations: int, population: Points, barred: Set[bytes] = frozenset(), opening: int = 0, soon: int | None = None,
+        goal: float = np.inf,
+    ) -> int:
         """Generation after generation of changed survivors, of one form each; all that lived joins the pool.
 
         Args:
@@ -382,6 +390,8 @@ class Proposer:
             population: what the first of them comes from.
             barred: loads that no child has, as ``same_loads`` tells them.
             opening: generations in which it matters less and less how many of the best a form has.
+            soon: generations without a lower draft after which it ends where little may be won, IDLE at most; SOON if not given.
+            goal: a draft; what is above it behind TRIED generations ends there.
 
         Returns:
             How many generations that counts as: as many as there were, or IDLE, so that populations without any end as well.
@@ -400,7 +410,11 @@ class Proposer:
         lowest: dict[int, float] = {}
         self._lowers(lowest, population, drafts)
         idle = bred = 0
-        while bred < generations and idle < IDLE and len(elite):
+        low, much = float(drafts.min(initial=np.inf)), NEAR * self._floor
+        soon = min(SOON if soon is None else soon, IDLE)
+        while bred < generations and idle < (IDLE if low > much else soon) and len(elite):
+            if bred == TRIED and low > goal:
+                break
             bred += 1
             best = np.argsort(scores, kind="stable")[:ELITE]
             elite, scores, kinds = elite[best], scores[best], kinds[best]
@@ -409,6 +423,7 @@ class Proposer:
             idle += 1
             if len(new):
                 _note(near, new, found)
+                low = min(low, float(found.min()))
                 idle = 0 if self._lowers(lowest, new, found) else idle
                 lived.append(new)
                 estimates.append(found)

@@ -11,6 +11,7 @@ from autosched.search import proposer as module
 from autosched.search.proposer import KNOWN, POLISHED, Proposer
 from autosched.workloads import workload
 from space import Space
+from space.brood import Brood
 from space.distinct import Numbers, are_new, keys, spread
 
 NAMES = ("resnet18.c10", "mobilenet.d9", "dense:m=49,k=256,n=1000,bias=1")
@@ -116,6 +117,83 @@ def test_where_much_may_be_won_it_is_bred_from_every_beginning(monkeypatch: pyte
     centres = ranked[spread(kinds, 1 + module.OTHERS, 1)]
     assert not are_new(centres, found._explored).any() and found._drafts.min() <= plain._drafts.min()
     assert not are_new(plain._pool, set(keys(found._pool))).any()
+
+
+def generations(
+    space: Space, monkeypatch: pytest.MonkeyPatch, finds: dict[int, float], near: float = np.inf, **how: Any
+) -> int:
+    """How many generations are bred of eight points where only some of them find something.
+
+    Args:
+        space: of the points.
+        monkeypatch: of the test.
+        finds: by generation, what it finds in cycles: counted from 1.
+        near: what is set as NEAR, in parts of what makes the lowest of the eight just near enough.
+        how: what ``_breed`` is told.
+    """
+    points = space.sample(np.random.default_rng(3), 8 + len(finds))
+    left, bred = list(points[8:]), [0]
+
+    def next_of(*_: Any) -> tuple[np.ndarray, np.ndarray]:
+        bred[0] += 1
+        if bred[0] not in finds:
+            return points[:0], np.zeros(0)
+        return left.pop()[None], np.array([finds[bred[0]]])
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Brood, "next", next_of)
+        patch.setattr(module, "IDLE", 14)
+        patch.setattr(module, "NEAR", near * space.draft(points[:8]).min() / space.floor())
+        Proposer(space, 0)._breed(40, points[:8], **how)
+    return bred[0]
+
+
+def test_breeding_ends_sooner_where_little_may_be_won(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Boundaries: at its share of the bound the lowest draft is near enough, above it is not."""
+    space = Space(workload("resnet18.c10").func, "vta-de10")
+    assert 1 < module.SETTLED < module.SOON < 14
+    for near, how, expected in (
+        (1 + 1e-9, {}, module.SOON), (1 - 1e-9, {}, 14), (1 + 1e-9, {"soon": module.SETTLED}, module.SETTLED),
+        (1 - 1e-9, {"soon": module.SETTLED}, 14), (1 + 1e-9, {"soon": 20}, 14),
+    ):
+        assert generations(space, monkeypatch, {}, near, **how) == expected
+    # What is found counts from then on: also whether much may be won.
+    low = float(space.draft(space.sample(np.random.default_rng(3), 9)[:8]).min())
+    assert generations(space, monkeypatch, {3: low - 1}, 1 + 1e-9) == 3 + module.SOON
+    assert generations(space, monkeypatch, {3: low + 1}, 1 + 1e-9) == module.SOON
+    assert generations(space, monkeypatch, {3: low * 0.9}, 0.95) == 3 + module.SOON
+    assert generations(space, monkeypatch, {3: low * 0.96}, 0.95) == 3 + 14
+
+
+def test_breeding_ends_where_its_lowest_draft_is_far_from_its_goal(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is asked once: what is there by then goes on as if there were no goal."""
+    space = Space(workload("resnet18.c10").func, "vta-de10")
+    low = float(space.draft(space.sample(np.random.default_rng(3), 11)[:8]).min())
+    tried, late = module.TRIED, {8: low - 1, 12: low - 2, 16: low - 3}
+    assert generations(space, monkeypatch, late, 0.5) == 16 + 14
+    assert generations(space, monkeypatch, late, 0.5, goal=low - 3) == 16 + 14
+    assert generations(space, monkeypatch, late, 0.5, goal=low - 4) == tried
+    # What a generation finds behind that comes too late.
+    assert generations(space, monkeypatch, {8: low - 1, tried + 1: low - 2}, 0.5, goal=low - 2) == tried
+
+
+def test_what_begins_otherwise_has_the_lowest_draft_for_a_goal(monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[tuple[float, float]] = []
+    soon: list[int | None] = []
+    breed = Proposer._breed
+
+    def noted(self: Proposer, *args: Any, **others: Any) -> int:
+        soon.append(others.get("soon"))
+        if "goal" in others:
+            told.append((others["goal"], self._drafts.min()))
+        return breed(self, *args, **others)
+
+    monkeypatch.setattr(Proposer, "_breed", noted)
+    monkeypatch.setattr(module, "NEAR", 1.0)
+    begun("resnet18.c10", 0)
+    assert told and all(goal == module.CLOSE * low for goal, low in told)
+    # What was polished is bred from in front of these, and nothing else settles as soon.
+    assert soon.index(module.SETTLED) == len(soon) - len(told) - 1 and soon.count(module.SETTLED) == 1
 
 
 def test_points_begin_alike_that_are_cut_first_along_one_axis() -> None:
