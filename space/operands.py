@@ -248,23 +248,27 @@ def _added(
     site: Site, given: Sequence[BufferLoad], reader: Site, loads: Sequence[BufferLoad], out: Site, lanes: int, axes: int,
     before: Sequence[Operand],
 ) -> list[Operand]:
-    """The parameters that a halo's sum begins with, or that its stages read: all elements that a stage reads of it have them in
-    common.
+    """The parameters that a halo's sum begins with, or that its stages read, of int32.
+
+    All elements that a stage reads of the halo have them in common, or read on along dimensions that no axis of the nest moves.
 
     Raises:
-        SpaceError: these have not, or it is none of int32.
+        SpaceError: these do not, or it is none of int32.
     """
     found: list[Operand] = []
     own = spatial_vars(reader, out, lanes, axes)
     for load in dict.fromkeys(given):
-        here = {moved(load, site, x).indices for x in loads}
-        if load.dtype != "int32" or len(here) > 1:
-            raise SpaceError(f"block {site.block.name!r} reads {load.buffer.name}, which is no int32 parameter that is the same "
+        where = f"block {site.block.name!r}"
+        here = [moved(load, site, x) for x in loads]
+        every = {dims_of(x, lanes, own, where) for x in here}
+        dims, starts = every.pop(), [first_of(x, lanes, own) for x in here]
+        if load.dtype != "int32" or every or any(any(c) for (c, _), at in zip(dims, zip(*starts)) if len({*at}) > 1):
+            raise SpaceError(f"{where} reads {load.buffer.name}, which is no int32 parameter that is the same "
                              f"for all elements that block {reader.block.name!r} reads", "index")
-        dims = dims_of(moved(load, site, loads[0]), lanes, own, f"block {site.block.name!r}")
         again = any(o.name == load.buffer.name for o in (*before, *found))
+        first, within = _reached(starts)
         found.append(Operand(load.buffer.name, ACC, site.block.name, _read_index(site.block, load.buffer), None, dims,
-                             tuple(size for _, size in dims), twin=again))
+                             tuple(size for _, size in dims), twin=again, within=within, first=first))
     return found
 
 

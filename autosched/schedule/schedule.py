@@ -38,6 +38,7 @@ from autosched.schedule.primitives.reductions.bits import Bits
 from autosched.schedule.primitives.reductions.borders import Borders
 from autosched.schedule.primitives.reductions.clips import Clips
 from autosched.schedule.primitives.reductions.conditions import Conditions
+from autosched.schedule.primitives.reductions.crossing import Crossing
 from autosched.schedule.primitives.reductions.diagonal import Diagonals
 from autosched.schedule.primitives.reductions.digits import Digits
 from autosched.schedule.primitives.reductions.doubling import Doubling
@@ -88,7 +89,7 @@ class Schedule(
     DecomposePadding, Rolling, Access, CopyAt, HostStages, PadBlocks, Stages, Diagonals, Digits, Widening, NeutralTerms,
     PlainForms, Windows, Overlaps, Fission, Values, Offsets, Places, Negation, Minus, Doubling, Bits, Spreading, UnitAxes, Parts,
     Extrema, PlaceLimits, Versions, Conditions, StoreBlocks, Expansion, Borders, Sharing,
-    Paddings, BytePlanes, Factors, Terms, Scaling, Bands, Repeating, Matrices,
+    Paddings, BytePlanes, Factors, Terms, Scaling, Bands, Repeating, Matrices, Crossing,
 ):
     """Rewrites a program step by step; every step is checked to be legal, and recorded.
 

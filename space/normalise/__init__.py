@@ -16,6 +16,7 @@ from autosched.target import Target
 from space.normalise import (
     banding,
     conditions,
+    crossed,
     doubled,
     everywhere,
     filling,
@@ -33,6 +34,7 @@ from space.normalise.estimate import estimate
 from space.normalise.forms import (
     BANDED,
     BORDERED,
+    CROSSED,
     DIFFERENCES,
     DOUBLED,
     EVERYWHERE,
@@ -79,6 +81,10 @@ def _windows(func: PrimFunc, target: Target) -> bool:
     return plain_blocks(func) and windows.applies(func)
 
 
+def _along_rows(func: PrimFunc, target: Target) -> bool:
+    return plain_blocks(func) and not is_packed(func, target) and crossed.applies(func, target)
+
+
 OTHERS = (
     # Elsewhere what slides would have to be moved.
     _Other((DIFFERENCES, KEPT, SLID), lambda func, target: target.semantics == "chisel" and _windows(func, target)),
@@ -98,6 +104,9 @@ OTHERS = (
     _Other((FILLED,), lambda func, target: plain_blocks(func) and not is_packed(func, target) and filling.applies(func), ()),
     _Other((EVERYWHERE,),
            lambda func, target: plain_blocks(func) and not is_packed(func, target) and everywhere.applies(func, target),
+           sooner=True, chained=True),
+    _Other((CROSSED,), _along_rows, sooner=True, chained=True),
+    _Other((CROSSED, EVERYWHERE), lambda func, target: _along_rows(func, target) and everywhere.applies(func, target),
            sooner=True, chained=True),
 )
 
@@ -199,7 +208,7 @@ def _gathered(func: PrimFunc, target: Target, base: Wanted, forms: dict[tuple[st
 
 
 __all__ = [
-    "BANDED", "BORDERED", "DIFFERENCES", "DOUBLED", "EVERYWHERE", "FILLED", "FUSED", "GATHERED", "JOINT", "KEPT", "MOVED",
-    "PLACES", "REPEATED", "SLID", "SLIDING", "Trait", "Wanted", "normal_forms", "normalise", "normalised", "trait_of",
+    "BANDED", "BORDERED", "CROSSED", "DIFFERENCES", "DOUBLED", "EVERYWHERE", "FILLED", "FUSED", "GATHERED", "JOINT", "KEPT",
+    "MOVED", "PLACES", "REPEATED", "SLID", "SLIDING", "Trait", "Wanted", "normal_forms", "normalise", "normalised", "trait_of",
     "wanted_of", "why_unpacked",
 ]

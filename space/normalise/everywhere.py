@@ -67,9 +67,29 @@ def apart(sch: Schedule, target: Target) -> Schedule | None:
     return made if len(made.trace.insts) > len(sch.trace.insts) else None
 
 
-def _first(func: PrimFunc, target: Target) -> _Read | None:
-    """The first of what is read so."""
+def made_for(sch: Schedule, name: str, target: Target) -> None:
+    """Makes what one stage reads so for all of its lanes.
+
+    Args:
+        sch: of the program.
+        name: of the stage.
+        target: the machine.
+
+    Raises:
+        ScheduleError: a primitive refuses.
+    """
+    for _ in range(MOST):
+        found = _first(sch.func, target, name)
+        if found is None:
+            break
+        _made(sch, found, target)
+
+
+def _first(func: PrimFunc, target: Target, name: str | None = None) -> _Read | None:
+    """The first of what is read so, by any stage or by one of them."""
     for block in device_blocks(func):
+        if name not in (None, block.name):
+            continue
         for load in loads_of(block) if block.init is None else ():
             total = _sum_behind(func, load)
             lane = _lane(block, load, target) if total is not None and load.buffer not in func.buffers else None

@@ -20,6 +20,7 @@ DOUBLED = "windows add up what they share by halves"  # which stays in the accum
 SLIDING = "windows that slide along laid out by the host"  # one beside the other; else the machine reads them where they lie
 FILLED = "copies laid out by the host"  # which pad with a number, or repeat elements; else loads bring each element, or 0
 EVERYWHERE = "sums are made for every lane"  # by a matrix of ones and zeros; else what reads them has lanes that they have
+CROSSED = "sums along rows picked from a product of rows with each other"  # else one factor is a diagonal
 GATHERED = "windows gathered by the host"  # which is work of its own; else the machine reads them where they lie
 
 
@@ -61,6 +62,7 @@ class Wanted(NamedTuple):
         returned: whether results that blocks read, too, are moved by the host from tensors in between.
         lone: whether extrema that stages join with something else are stored as int8.
         everywhere: whether sums that stages read for more lanes than they are made for are made for each of them.
+        crossed: whether sums of products along rows are picked from products of rows with each other.
     """
 
     differences: bool = False
@@ -93,6 +95,7 @@ class Wanted(NamedTuple):
     returned: bool = False
     lone: bool = False
     everywhere: bool = False
+    crossed: bool = False
 
     @property
     def plain(self) -> Wanted:
@@ -120,6 +123,7 @@ WANTED = {
     MOVED: Wanted(moved=True), FUSED: Wanted(fused=True), PLACES: Wanted(flat=True), BANDED: Wanted(banded=True),
     GATHERED: Wanted(gathered=True), DOUBLED: Wanted(doubled=True), BORDERED: Wanted(bordered=True),
     SLIDING: Wanted(sliding=True), FILLED: Wanted(filled=True), EVERYWHERE: Wanted(everywhere=True),
+    CROSSED: Wanted(crossed=True, fused=True),
 }
 
 
@@ -163,7 +167,7 @@ TRAITS = {
     GATHERED: Trait(later=True, fuller=True), BANDED: Trait(later=True, last=1, fuller=True), JOINT: Trait(last=2, apart=1),
     DOUBLED: Trait(later=True, last=3, around=True, apart=1), BORDERED: Trait(last=3),
     SLIDING: Trait(later=True, last=4, fuller=True), FILLED: Trait(later=True, last=5, apart=1),
-    EVERYWHERE: Trait(behind=True, last=6),
+    EVERYWHERE: Trait(behind=True, last=6), CROSSED: Trait(behind=True, last=7, around=True, apart=2),
 }
 
 

@@ -24,6 +24,7 @@ from space.normalise import (
     conditions,
     copies,
     counted,
+    crossed,
     diagonal,
     digits,
     doubled,
@@ -123,6 +124,7 @@ def attempt(func: PrimFunc, target: Target, wanted: Wanted, last: bool = True) -
     then = _after(begun, target, (
         (wanted.moved, True, lambda sch: moving.apart(sch, target)),
         (wanted.returned, False, handed.apart),
+        (wanted.crossed, True, lambda sch: crossed.apart(sch, target)),
         (wanted.everywhere, True, lambda sch: everywhere.apart(sch, target)),
     ))
     if then is None:

@@ -335,6 +335,14 @@ E = T.sblock_alloc_buffer((16,), "int32")
             C[vi] = 0
         C[vi] = C[vi] + (T.Cast("int32", A[vi, vk]) - T.Cast("int32", B[vk])) * T.Cast("int32", B[vk])
 """)), 'sch.split_terms("C")'),
+    "cross_rows": Example('A: T.Buffer((16, 8), "int8"), B: T.Buffer((16, 8), "int8"), C: T.Buffer((16,), "int32")' +
+                          """|for i, k in T.grid(16, 8):
+    with T.sblock("C"):
+        vi, vk = T.axis.remap("SR", [i, k])
+        with T.init():
+            C[vi] = 0
+        C[vi] = C[vi] + T.Cast("int32", A[vi, vk]) * T.Cast("int32", B[vi, vk])
+""", 'sch.cross_rows("C", 0, 16)'),
     "sum_by_matrix": Example('A: T.Buffer((16,), "int8"), C: T.Buffer((16,), "int32")' + """|for i, k in T.grid(16, 4):
     with T.sblock("C"):
         vi, vk = T.axis.remap("SR", [i, k])
