@@ -502,6 +502,8 @@ def _work(model: Model, plan: Plan, terms: Terms, fill: Floats, work: Floats) ->
         ahead = tail + sum(elements / slices * s.taken + ISSUE * s.instructions for s in within)
         if model.nest.anchor is None and not model.nest.stands:
             work[FIRST] = ahead
+    elif model.nest.anchor is None and any(s.moves != (0, 0) for s in model.nest.stages[:1]):
+        work[FIRST] = 0.0  # what is read stays, and slices take turns in the place that they are moved to
     work[SLICES] = slices
     # A whole tile's share: the last one may be smaller.
     whole = times(part.extents[..., : model.n_spatial])

@@ -74,9 +74,9 @@ def stage_of(
         target: the machine.
     """
     if pair is None:
-        value, moved = site.store.value, _moved(site, by_output, target)
+        value = site.store.value
         return Stage(site.block.name, *alu_ops(value), iters=len(site.block.iter_vars), begins=_begins(value),
-                     moves=(moved, moved))
+                     moves=_moved(site, by_output, target))
     assert isinstance(site.block.init, BufferStore)
     lanes = lanes_of(site)
     over = [(n, int_value(iv.dom.extent) or 1) for n, iv in enumerate(site.block.iter_vars)
@@ -115,18 +115,23 @@ def _begins(value: Expr) -> tuple[str, ...]:
     return ()
 
 
-def _moved(site: Site, by_output: dict[Buffer, Site], target: Target) -> int:
-    """How many chains of operations of a stage begin with what it reads at several places, where that stays.
+def _moved(site: Site, by_output: dict[Buffer, Site], target: Target) -> tuple[int, int]:
+    """(immediate, tensor) operations that move what chains of operations of a stage begin with, where that stays.
 
-    Outside of ``chisel`` each has a place of its own, which is reset, and what it begins with is added to it (``steps_of`` of
-    lowering); there an operation of the chain moves that.
+    What a stage reads at several places does. Under ``chisel`` an operation with a constant moves it to where the chain works, and
+    is none more where the chain begins with one; what other blocks make is counted elsewhere (``moved_first``). Elsewhere each
+    chain has a place of its own, which is reset, and what it begins with is added to it (``steps_of`` of lowering).
     """
-    if target.semantics == "chisel":
-        return 0
-    at = site.store.indices
-    stays = {x.buffer for x in loads_of(site) if x.indices != at}
+    at, loads = site.store.indices, loads_of(site)
+    stays = {x.buffer for x in loads if x.indices != at}
+    several = {x.buffer for x in loads if any(y.buffer is x.buffer and y.indices != x.indices for y in loads)}
+    given = several - {*by_output}
     begun = [heads for heads in heads_of(site.store.value) if all(x.buffer in stays for x in heads)]
-    return sum(any(x.buffer in by_output for x in heads) for heads in begun)
+    if target.semantics == "chisel":
+        first = {*_begins(site.store.value)}
+        return sum(all(x.buffer in given and x.buffer.name in first for x in heads) for heads in begun), 0
+    moved = sum(any(x.buffer in by_output or x.buffer in given for x in heads) for heads in begun)
+    return moved, moved
 
 
 def moved_first(stage: Stage, target: Target) -> Stage:
