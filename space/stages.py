@@ -118,9 +118,9 @@ def _begins(value: Expr) -> tuple[str, ...]:
 def _moved(site: Site, by_output: dict[Buffer, Site], target: Target) -> tuple[int, int]:
     """(immediate, tensor) operations that move what chains of operations of a stage begin with, where that stays.
 
-    What a stage reads at several places does. Under ``chisel`` an operation with a constant moves it to where the chain works, and
-    is none more where the chain begins with one; what other blocks make is counted elsewhere (``moved_first``). Elsewhere each
-    chain has a place of its own, which is reset, and what it begins with is added to it (``steps_of`` of lowering).
+    What a stage reads at several places does. Under ``chisel`` an operation with a constant moves it to where the chain works,
+    and is none more where the chain begins with one; what other blocks make is counted elsewhere (``moved_first``). On other
+    machines each chain has a place of its own, which is reset, and what it begins with is added to it (``steps_of`` of lowering).
     """
     at, loads = site.store.indices, loads_of(site)
     stays = {x.buffer for x in loads if x.indices != at}

@@ -75,10 +75,10 @@ def test_rows_may_be_far_apart_in_what_they_make() -> None:
     func = program(rows=2, steps=MOST_STEPS)
     sch = Schedule(func)
     sch.cross_rows("C", 0, 2)
-    a = np.full((2, MOST_STEPS), -128, "int8")
-    b = np.stack([np.full(MOST_STEPS, 127, "int8"), np.full(MOST_STEPS, -128, "int8")])
-    for left, right in ((a, b), (a, b[::-1].copy())):
-        inputs = (left, right, np.zeros(64, "int32"))
+    a = np.stack([np.full(MOST_STEPS, 127, "int8"), np.full(MOST_STEPS, -128, "int8")])
+    b = np.full((2, MOST_STEPS), -128, "int8")
+    for left in (a, a[::-1].copy()):
+        inputs = (left, b, np.zeros(64, "int32"))
         (wanted,), (got,) = (run(f, *inputs) for f in (func, sch.func))
         assert np.array_equal(wanted, got)
         assert {*wanted[:, 0].tolist()} == {-128 * 127 * MOST_STEPS, 128 * 128 * MOST_STEPS}
