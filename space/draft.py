@@ -305,12 +305,21 @@ def draft(model: Model, plan: Plan, enough: Floats | None = None) -> Floats:
         _tails(model, plan, every), _side_by_side(model, plan), np.array(plan.acc_banks), dims, padding.useful_before,
         padding.operand, np.array(plan.drops),
         widths, float(ISSUE), float(latency(model.config)), fetch(model.config), float(FETCHED),
-        float(START + model.config.read_delay), burst(model.config),
+        begins(model.config), burst(model.config),
         float(model.config.outstanding_reads), float(model.config.queue_depth), float(fetch_batch(model.config)),
         *gaps(model.config),
         np.full(n, np.inf) if enough is None else enough - extra, out,
     )
     return np.asarray(out + extra, dtype=np.float64)
+
+
+def begins(config: VTAConfig) -> float:
+    """Cycles of a program before its first load begins and behind its last instruction.
+
+    Args:
+        config: of the machine.
+    """
+    return float(START + config.read_delay)
 
 
 def _loops(model: Model, plan: Plan, fill: Floats) -> tuple[Ints, Ints, Ints, Ints, Ints]:

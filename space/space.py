@@ -13,7 +13,7 @@ from autosched.errors import ProgramError, UnknownNameError
 from sim.markup import number, table, text
 from space.bound import bound
 from space.build import Build
-from space.draft import draft
+from space.draft import begins, draft
 from space.formed import deep
 from space.lanes import masked
 from space.machine_bound import MachineBound, machine_bound
@@ -76,7 +76,8 @@ class Space(Sampled):
     def estimated(self, sketch: int, plans: Iterable[Plan], enough: npt.NDArray[np.float64] | None) -> npt.NDArray[np.float64]:
         """That of rows of a sketch, by what they mean, nest by nest; ``enough`` as for ``draft``."""
         drafts = [draft(model, plan, enough) for model, plan in zip(self.sketches[sketch].models, plans)]
-        return np.asarray(sum(drafts), dtype=np.float64)  # one after the other: of whatever rows, the same
+        # One after the other: of whatever rows, the same. The program is launched, and ends, once.
+        return np.asarray(sum(drafts) - (len(drafts) - 1) * begins(self.target.config), dtype=np.float64)
 
     def bound(self, points: Points) -> Ints:
         """Proven lower bound of the cycles, shape (n,)."""

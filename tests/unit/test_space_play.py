@@ -529,7 +529,14 @@ def test_nests_follow_each_other() -> None:
     parts = space.sketches[several].split(points[:, space.places(several)])
     found = [draft.draft(model, model.plan(own)) for model, own in parts]
     assert len(found) == 2 and not np.array_equal(*found)
-    assert np.allclose(space.draft(points), found[0] + found[1])
+    # The program is launched, and ends, once.
+    whole = space.draft(points)
+    assert np.allclose(whole, found[0] + found[1] - draft.begins(space.target.config))
+    # Where not all is worked out, what is returned is above what it need not be above.
+    enough = np.linspace(0.3, 1.2, len(points)) * whole
+    told = space.draft(points, enough)
+    assert np.array_equal(told[whole <= enough], whole[whole <= enough])
+    assert (told[whole > enough] > enough[whole > enough]).all()
 
 
 @pytest.mark.parametrize(("name", "decisions", "near"), [
