@@ -3,6 +3,8 @@
 One filter over one plane has one lane of sixteen; fourteen results of a row side by side are the lanes of one product of sixteen
 elements of a row with a band of the filter's taps. The host makes the band, and of the data the spans that overlap; it trims what
 is computed behind the end of a row. That is work of the host, so it is a form of its own, which the search holds against others.
+Another one has squares of places as lanes, of the data and of the result, and goes over all squares that a band reaches
+(``squares.py``).
 """
 
 from __future__ import annotations
@@ -12,14 +14,14 @@ from dataclasses import dataclass
 from math import prod
 
 from autosched.errors import ScheduleError
-from autosched.ir.expr import Expr, Var, int_value
+from autosched.ir.expr import BufferLoad, Expr, Var, int_value
 from autosched.ir.functor import free_vars, substitute
 from autosched.ir.stmt import Block, Buffer, PrimFunc
 from autosched.schedule import Schedule
 from autosched.target import Target
-from space.normalise import copies, gathering, groups, guards
+from space.normalise import bands, copies, gathering, groups, guards, squares
 from space.normalise.axes import Axes, Place, together
-from space.normalise.bands import Sum, Tile, best, sum_of, work_of
+from space.normalise.bands import Sum, Tile, sum_of, work_of
 from space.normalise.blocks import (
     device_block,
     device_blocks,
@@ -29,6 +31,7 @@ from space.normalise.blocks import (
     has_digits,
     is_copy,
     loads_of,
+    named,
     pack_blocks,
     product_of,
     store_of,
@@ -39,41 +42,49 @@ from space.normalise.gathers import reindexed
 Indices = Callable[..., tuple[Expr, ...]]
 
 
-def applies(func: PrimFunc, target: Target) -> bool:
+def applies(func: PrimFunc, target: Target, squared: bool = False) -> bool:
     """Whether some sum over windows of a program is computed sooner with banded weights, as far as its products tell.
 
     Args:
         func: the program.
         target: the machine.
+        squared: whether with squares of places as lanes.
     """
     sch = Schedule(func, seed=0)
     try:
         guards.apply(sch, target)
-        if _tiles(sch, target) and _by_groups(sch, target):
+        # Bands have lanes along windows, whatever the channels; beside squares there are channels, which have to be told first.
+        if _reads_by_groups(sch) if squared else _tiles(sch, target, False) and _by_groups(sch, target):
             copies.apply(sch, target)  # what is given cannot be split
             groups.shared(sch, target)
     except ScheduleError:
         return False
-    return bool(_tiles(sch, target))
+    return bool(_tiles(sch, target, squared))
 
 
-def _tiles(sch: Schedule, target: Target) -> list[Block]:
+def _tiles(sch: Schedule, target: Target, squared: bool) -> list[Block]:
     """The blocks of sums that have a tile."""
-    return [b for b in device_blocks(sch.func) if _tile(sch, b, target) is not None]
+    return [b for b in device_blocks(sch.func) if _tile(sch, b, target, squared) is not None]
 
 
 def _by_groups(sch: Schedule, target: Target) -> bool:
     """Whether such sums read by groups of flat channels, of one channel, too."""
-    return any(has_digits(*[i for x in loads_of(b) for i in x.indices]) for b in _tiles(sch, target))
+    return any(has_digits(*[i for x in loads_of(b) for i in x.indices]) for b in _tiles(sch, target, False))
 
 
-def _tile(sch: Schedule, block: Block, target: Target) -> tuple[Sum, Tile] | None:
+def _reads_by_groups(sch: Schedule) -> bool:
+    """Whether products read by groups of flat channels."""
+    products = [p for b in device_blocks(sch.func) if (p := product_of(b)) is not None]
+    return any(has_digits(*[i for f in p.factors for i in f.indices]) for p in products)
+
+
+def _tile(sch: Schedule, block: Block, target: Target, squared: bool) -> tuple[Sum, Tile] | None:
     product = product_of(block)
     found = None if product is None else sum_of(product)
     if found is None or groups.whole(block, target) or not {found.data.buffer, found.weight.buffer} <= _movable(sch):
         return None
     work = work_of(sch.func, store_of(block).buffer)
-    tile = None if work is None else best(found, target, work)
+    tile = None if work is None else (squares if squared else bands).best(found, target, work)
     return None if tile is None else (found, tile)
 
 
@@ -129,23 +140,24 @@ class _Lanes:
         return mapped
 
 
-def apply(sch: Schedule, target: Target) -> bool:
+def apply(sch: Schedule, target: Target, squared: bool = False) -> bool:
     """Gives such sums lanes along rows or columns; whether there are any.
 
     Args:
         sch: of the program, which reads what the host has filled.
         target: the machine.
+        squared: whether squares of places are lanes; what channels leave empty of elements, whoever packs them fills up.
 
     Raises:
         ScheduleError: what is read or stored is of no form that primitives know.
     """
-    if _by_groups(sch, target):
+    if _reads_by_groups(sch) if squared else _by_groups(sch, target):
         groups.shared(sch, target)
     done: set[str] = set()
     for name in [b.name for b in device_blocks(sch.func)]:
         if name in done or not any(b.name == name for b in device_blocks(sch.func)):
             continue
-        chosen = _tile(sch, device_block(sch, name), target)
+        chosen = _tile(sch, device_block(sch, name), target, squared)
         if chosen is None or not gathering.hosts(sch, chosen[0].data):
             continue
         done |= _together(sch, name, chosen[1], target)
@@ -167,8 +179,9 @@ def _together(sch: Schedule, name: str, tile: Tile, target: Target) -> set[str]:
         fits = found is not None and len(mine) == len(places) and set(mine) <= {*found.windows, *found.filters}
         if found is None or not fits or not gathering.hosts(sch, found.data) or found.weight.buffer not in filled(sch):
             raise unfit(f"block {block.name} sums up along the same axes in another way")
-        own = tile if block is first else best(found, target, 0, mine)
-        assert own is not None
+        own = tile if block is first else (squares if tile.squares else bands).best(found, target, 0, mine)
+        if own is None:
+            raise unfit(f"block {block.name} sums up along the same axes in another way")
         sums[block.name] = found, own
     for each, (found, own) in sums.items():
         _banded(sch, each, found, own)
@@ -176,7 +189,8 @@ def _together(sch: Schedule, name: str, tile: Tile, target: Target) -> set[str]:
     at = device_block(sch, name).ident
     lanes = _Lanes(axes, {axes.of((at, v)): n for v, n in tile.places.items()})
     at_lane = _laid_out(sch, lanes, sums)
-    _enlarged(sch, {each: at_lane[each] for each in sums}, target)
+    if not tile.squares:
+        _enlarged(sch, {each: at_lane[each] for each in sums}, target)
     return set(sums)
 
 
@@ -184,14 +198,35 @@ def _banded(sch: Schedule, name: str, found: Sum, tile: Tile) -> None:
     """Makes the weight of a sum banded along the windows of a tile; the data gets as long as its spans reach."""
     size, slots = found.size, [iv.var for iv in found.product.block.iter_vars]
     along = [(v, *found.windows[v], n) for v, n in tile.places.items() if v in found.windows]
-    reach = {w.dim: w.start + (size[v] - 1) // n * n * w.step + w.span(n, size[t]) for v, t, w, n in along}
+    reach = {w.dim: w.start + (size[v] - 1) // n * n * w.step + _summed(found, tile, t) for v, t, w, n in along}
     for pack in [b for b in pack_blocks(sch) if store_of(b).buffer.name == found.data.buffer.name]:
         dims = {i: d for d, i in enumerate(store_of(pack).indices)}
         longer = [max(1, reach.get(dims.get(iv.var, -1), 1)) for iv in pack.iter_vars]
         sizes = [int_value(iv.dom.extent) or 1 for iv in pack.iter_vars]
         sch.pad_block(sch.get_sblock(pack.name), [n if n > m else 1 for n, m in zip(longer, sizes)])
-    for v, t, _, n in along:
-        sch.host_stage(sch.toeplitz(sch.get_sblock(name), slots.index(v), slots.index(t), n))
+    for v, t, w, n in along:
+        band = sch.toeplitz(sch.get_sblock(name), slots.index(v), slots.index(t), n)
+        sch.host_stage(band)
+        if tile.squares:
+            made = store_of(next(b for b in pack_blocks(sch) if b.name == named(sch, band)))
+            own = next(f.indices for f in _factors(sch, name) if f.buffer is made.buffer)
+            at, tap = device_block(sch, name), slots.index(t)
+            rows = own.index(at.iter_vars[tap].var)
+            each = n * w.step
+            sch.pad_block(sch.get_sblock(made.buffer.name), [each if d == rows else 1 for d in range(made.buffer.ndim)], True)
+            sch.pad_block(sch.get_sblock(name), [each if k == tap else 1 for k in range(len(slots))])
+
+
+def _factors(sch: Schedule, name: str) -> tuple[BufferLoad, ...]:
+    product = product_of(device_block(sch, name))
+    return () if product is None else product.factors
+
+
+def _summed(found: Sum, tile: Tile, tap: Var) -> int:
+    """How much of the data a tile's sum goes over along a window: its span, or whole squares."""
+    n, window = next((tile.places.get(v, 1), w) for v, (t, w) in found.windows.items() if t is tap)
+    span, each = window.span(n, found.size[tap]), n * window.step
+    return -(-span // each) * each if tile.squares else span
 
 
 def _laid_out(sch: Schedule, lanes: _Lanes, sums: Mapping[str, tuple[Sum, Tile]]) -> dict[str, int]:
@@ -270,23 +305,30 @@ def _enlarged(sch: Schedule, sums: Mapping[str, int], target: Target) -> None:
 
 def _radix(found: Sum, tile: Tile) -> list[tuple[Var, int]]:
     """What a tile sums over in the lanes of the data, and how long each is, the slowest first."""
-    size = found.size
-    spans = {t: w.span(tile.places[v], size[t]) for v, (t, w) in found.windows.items() if v in tile.places}
-    return [(v, spans.get(v, size[v])) for v in tile.depth]
+    placed = {t: (v, w) for v, (t, w) in found.windows.items() if v in tile.places}
+    lengths = {t: tile.places[v] * w.step if tile.squares else _summed(found, tile, t) for t, (v, w) in placed.items()}
+    return [(v, lengths.get(v, found.size[v])) for v in tile.depth]
 
 
 def _deep(cut: Indices, last: Sequence[int], found: Sum, tile: Tile) -> Indices:
     """As a tile's map of iterators, with what its products sum over in lanes as the last one."""
     slots = [iv.var for iv in found.product.block.iter_vars]
     radix = [(slots.index(v), n) for v, n in _radix(found, tile)]
-    inner = {k for k, _ in radix}
+    inner = dict(radix)
+    over = {slots.index(t): inner[slots.index(t)] for t in _squared(found, tile)}
 
     def mapped(*i: Expr) -> tuple[Expr, ...]:
         outer = cut(*i)
         front, behind = outer[: len(outer) - len(last)], outer[len(outer) - len(last) :]
-        return (*front, *[e for k, e in zip(last, behind) if k not in inner], together((i[k], n) for k, n in radix))
+        outside = [e // over[k] if k in over else e for k, e in zip(last, behind) if k in over or k not in inner]
+        return (*front, *outside, together((i[k] % n if k in over else i[k], n) for k, n in radix))
 
     return mapped
+
+
+def _squared(found: Sum, tile: Tile) -> list[Var]:
+    """What a tile sums over square by square."""
+    return [t for v, (t, _) in found.windows.items() if v in tile.places] if tile.squares else []
 
 
 def _operands(sch: Schedule, name: str, found: Sum, tile: Tile) -> None:
@@ -301,6 +343,8 @@ def _operands(sch: Schedule, name: str, found: Sum, tile: Tile) -> None:
     radix = _radix(found, tile)
     steps = {v: prod(n for _, n in radix[k + 1 :]) for k, (v, _) in enumerate(radix)}
     window = {w.dim: (v, t, w) for v, (t, w) in found.windows.items() if t in tile.depth}
+    squared = _squared(found, tile)
+    around = [t for t in found.terms if t in squared or t not in tile.depth]
     copied: list[Expr] = []
     origins: list[Callable[[Sequence[Expr]], Expr]] = []
 
@@ -313,7 +357,8 @@ def _operands(sch: Schedule, name: str, found: Sum, tile: Tile) -> None:
             v, t, w = window[d]
             n = tile.places.get(v, 1)
             at, stride = len(copied), 1 if v in tile.places else w.stride
-            copied.append(own[outer.index(v)])
+            further = own[len(outer) + 1 + around.index(t)] if t in squared else None
+            copied.append(own[outer.index(v)] if further is None else own[outer.index(v)] + further)
             origins.append(lambda p, at=at, n=n, t=t, w=w, stride=stride:  # type: ignore[misc]
                            p[at] * (n * w.step) + digit(p, t) * stride + w.start)
         elif (c := found.data.indices[d]) in tile.depth and isinstance(c, Var):

@@ -63,10 +63,13 @@ class Tile:
     Args:
         places: how many values of iterators of the result are lanes of it, each.
         depth: what of what it goes over are lanes of the data, in order.
+        squares: whether of windows only steps along as many elements as the tile's places are apart are lanes, and windows go on
+            over several such squares (``squares``); else all that the tile's windows read is.
     """
 
     places: Mapping[Var, int]
     depth: tuple[Var, ...]
+    squares: bool = False
 
 
 def sum_of(product: Product) -> Sum | None:
@@ -104,7 +107,7 @@ def best(found: Sum, target: Target, work: int, places: Mapping[Var, int] | None
         work: operations of the ALU for a vector of results.
         places: of the tile, where these are given.
     """
-    plain = _plain(found, target, work)
+    plain = plainly(found, target, work)
     # No product has more in its lanes than all of them: spans hold what their windows do not sum up, never less.
     vectors = prod(n for v, n in found.size.items() if v not in found.terms) / target.config.block_out
     full = vectors * prod(found.size[v] for v in found.terms) / target.config.block_in
@@ -120,7 +123,7 @@ def best(found: Sum, target: Target, work: int, places: Mapping[Var, int] | None
     return chosen
 
 
-def _plain(found: Sum, target: Target, work: int) -> float:
+def plainly(found: Sum, target: Target, work: int) -> float:
     """What the products of a sum, and what follows, take at least with lanes of filters and of channels, or of windows."""
     size, sums = found.size, found.terms
     total, terms = prod(size.values()), prod(size[v] for v in sums)

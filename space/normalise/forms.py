@@ -19,6 +19,7 @@ JOINT = "what several products read is loaded once"  # for all their steps; else
 DOUBLED = "windows add up what they share by halves"  # which stays in the accumulator; else each adds up its elements
 SLIDING = "windows that slide along laid out by the host"  # one beside the other; else the machine reads them where they lie
 FILLED = "copies laid out by the host"  # which pad with a number, or repeat elements; else loads bring each element, or 0
+SQUARED = "squares of places as lanes"  # beside channels, by banded weights, which the host makes
 EVERYWHERE = "sums are made for every lane"  # by a matrix of ones and zeros; else what reads them has lanes that they have
 CROSSED = "sums along rows picked from a product of rows with each other"  # else one factor is a diagonal
 GATHERED = "windows gathered by the host"  # which is work of its own; else the machine reads them where they lie
@@ -63,6 +64,7 @@ class Wanted(NamedTuple):
         lone: whether extrema that stages join with something else are stored as int8.
         everywhere: whether sums that stages read for more lanes than they are made for are made for each of them.
         crossed: whether sums of products along rows are picked from products of rows with each other.
+        squared: whether squares of places are lanes beside channels, where each channel is computed by itself.
     """
 
     differences: bool = False
@@ -96,6 +98,7 @@ class Wanted(NamedTuple):
     lone: bool = False
     everywhere: bool = False
     crossed: bool = False
+    squared: bool = False
 
     @property
     def plain(self) -> Wanted:
@@ -124,6 +127,7 @@ WANTED = {
     GATHERED: Wanted(gathered=True), DOUBLED: Wanted(doubled=True), BORDERED: Wanted(bordered=True),
     SLIDING: Wanted(sliding=True), FILLED: Wanted(filled=True), EVERYWHERE: Wanted(everywhere=True),
     CROSSED: Wanted(crossed=True, fused=True),
+    SQUARED: Wanted(squared=True),
 }
 
 
@@ -168,6 +172,7 @@ TRAITS = {
     DOUBLED: Trait(later=True, last=3, around=True, apart=1), BORDERED: Trait(last=3),
     SLIDING: Trait(later=True, last=4, fuller=True), FILLED: Trait(later=True, last=5, apart=1),
     EVERYWHERE: Trait(behind=True, last=6), CROSSED: Trait(behind=True, last=7, around=True, apart=2),
+    SQUARED: Trait(later=True, last=8, fuller=True),
 }
 
 
