@@ -153,15 +153,36 @@ def shares(model: Model, full: Mapping[str, Filling]) -> tuple[Fraction, Fractio
         full: how full tensors are, by name.
     """
     nest, c = model.nest, model.config
-    weights = [full[o.name] for o in nest.operands if o.scope == WGT and o.consumer == nest.anchor and o.name in full]
+    own = [o for o in nest.operands if o.scope == WGT and o.consumer == nest.anchor and o.name in full]
+    weights = [full[o.name] for o in own]
     others = [full[o.name].lanes for o in nest.operands if o.scope != WGT and o.name in full]
     products = max([min(f.lanes, f.once) for f in weights], default=Fraction(1))
-    results = max([f.rows for f in weights] or others, default=Fraction(1))
+    results = max([_rows(model, o, full[o.name]) for o in own] or others, default=Fraction(1))
     stored = blocks_of(nest)[nest.out].body
     used = model.unpacked.get(stored.buffer.name) if isinstance(stored, BufferStore) and not nest.also else None
     if used is not None:
         results = min(results, Fraction(used, model.out_elements * c.batch * c.block_out))
     return products, results
+
+
+def _rows(model: Model, weight: Operand, filling: Filling) -> Fraction:
+    """The share of a nest's results that a weight of its sum makes anything of.
+
+    Of the elements that a result sums over some may leave its row out, as those do that hold a band's beginning and its end: it
+    is a result all the same.
+
+    Args:
+        model: of the nest.
+        weight: of its sum.
+        filling: of the weight.
+    """
+    sums = {*model.nest.reduce}
+    over = [d for d, (coeffs, _) in enumerate(weight.dims) if (moved := {a for a, c in enumerate(coeffs) if c}) and moved <= sums]
+    seen = prod(size for _, size in weight.dims) * model.config.block_in * model.config.block_out <= LARGE
+    if filling.some is None or filling.some.ndim != len(weight.dims) + 2 or not (filling.moved and seen):
+        return filling.rows
+    rows = filling.some.any(axis=(*over, -1))
+    return max(filling.rows, Fraction(int(np.count_nonzero(rows)), rows.size))
 
 
 def least_products(model: Model, full: Mapping[str, Filling]) -> int:

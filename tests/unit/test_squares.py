@@ -100,3 +100,12 @@ def test_the_search_holds_it_against_the_others(tmp_path: Path) -> None:
     assert other.verified and SQUARED not in other.explain
     assert report.cycles is not None and other.cycles is not None
     assert report.machine_bound <= report.cycles < other.cycles * 7 // 10
+
+
+def test_the_bound_counts_every_result_of_bands_whose_ends_leave_rows_out() -> None:
+    """Of a band over several elements the first and the last reach a part of its results only: they are results all the same."""
+    space = Space(filters(**FIVE, groups=20), TARGET)
+    assert {(BANDED,), (SQUARED,)} <= {tuple(d for d in s.done if d in (BANDED, SQUARED)) for s in space.sketches}
+    results = 20 * 16 * 16
+    # A shift, a maximum and a minimum for each vector, and what each of their instructions takes besides.
+    assert space.machine.terms["stages"] == 3 * (results // TARGET.config.block_out) + 3 * 6
