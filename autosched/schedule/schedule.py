@@ -37,6 +37,7 @@ from autosched.schedule.primitives.placement.recompute import Recomputing
 from autosched.schedule.primitives.reductions.bits import Bits
 from autosched.schedule.primitives.reductions.borders import Borders
 from autosched.schedule.primitives.reductions.clips import Clips
+from autosched.schedule.primitives.reductions.complements import Complements
 from autosched.schedule.primitives.reductions.conditions import Conditions
 from autosched.schedule.primitives.reductions.crossing import Crossing
 from autosched.schedule.primitives.reductions.diagonal import Diagonals
@@ -67,6 +68,7 @@ from autosched.schedule.primitives.reductions.scaling import Scaling
 from autosched.schedule.primitives.reductions.sharing import Sharing
 from autosched.schedule.primitives.reductions.spreading import Spreading
 from autosched.schedule.primitives.reductions.stages import Stages
+from autosched.schedule.primitives.reductions.starts import Starts
 from autosched.schedule.primitives.reductions.stores import StoreBlocks
 from autosched.schedule.primitives.reductions.terms import Terms
 from autosched.schedule.primitives.reductions.toeplitz import Bands
@@ -89,7 +91,7 @@ class Schedule(
     DecomposePadding, Rolling, Access, CopyAt, HostStages, PadBlocks, Stages, Diagonals, Digits, Widening, NeutralTerms,
     PlainForms, Windows, Overlaps, Fission, Values, Offsets, Places, Negation, Minus, Doubling, Bits, Spreading, UnitAxes, Parts,
     Extrema, PlaceLimits, Versions, Conditions, StoreBlocks, Expansion, Borders, Sharing,
-    Paddings, BytePlanes, Factors, Terms, Scaling, Bands, Repeating, Matrices, Crossing,
+    Paddings, BytePlanes, Factors, Terms, Scaling, Bands, Repeating, Matrices, Crossing, Complements, Starts,
 ):
     """Rewrites a program step by step; every step is checked to be legal, and recorded.
 

@@ -62,12 +62,22 @@ def differences(sch: Schedule, name: str) -> None:
 
 def products(sch: Schedule, target: Target) -> None:
     """Adds products of a negative factor, made by the host, where a sum takes products away."""
-    for block in device_blocks(sch.func):
-        away = sum_away(block)
-        pair = None if away is None else factors_of(away)
-        own = {f.buffer for f in pair or ()} & {*given(sch.func)}
-        if own and pair is not None and pair[0].buffer is not pair[1].buffer:
-            sch.host_stage(sch.negate_sum(sch.get_sblock(block.name), _easiest(sch, [*own]).name))
+    for name in [b.name for b in device_blocks(sch.func)]:
+        product(sch, name)
+
+
+def product(sch: Schedule, name: str) -> None:
+    """Adds products of a negative factor, made by the host, where one sum takes products away.
+
+    Args:
+        sch: of the program.
+        name: of the block.
+    """
+    away = sum_away(device_block(sch, name))
+    pair = None if away is None else factors_of(away)
+    own = {f.buffer for f in pair or ()} & {*given(sch.func)}
+    if own and pair is not None and pair[0].buffer is not pair[1].buffer:
+        sch.host_stage(sch.negate_sum(sch.get_sblock(name), _easiest(sch, [*own]).name))
 
 
 def narrow_all(sch: Schedule) -> None:

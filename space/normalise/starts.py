@@ -1,4 +1,7 @@
-"""What a sum starts with, where the ALU has no such operation: written otherwise in a block of its own, then its start again."""
+"""What a sum starts with, where the ALU has no such operation: written otherwise in a block of its own, then its start again.
+
+Elements of int8 are none of the ALU's: a stage behind the sum takes them in, as others do.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,7 @@ from contextlib import suppress
 from functools import partial
 
 from autosched.errors import ScheduleError
+from autosched.ir.patterns import loads_in
 from autosched.ir.stmt import Block, BufferStore, PrimFunc
 from autosched.schedule import Schedule
 from autosched.target import Target
@@ -25,7 +29,10 @@ def applies(func: PrimFunc, target: Target) -> bool:
 
 
 def apply(sch: Schedule, target: Target) -> None:
-    """Writes what every such sum starts with in shifts, sums, minima and maxima."""
+    """Writes what every such sum starts with in shifts, sums, minima and maxima; elements of int8 are none of the ALU's."""
+    for name in [b.name for b in device_blocks(sch.func) if _narrow(b)]:
+        with suppress(ScheduleError):  # what is in the way of a schedule, analysis says
+            sch.join_init_behind(sch.get_sblock(name))
     for name in [b.name for b in device_blocks(sch.func) if _lacks(b, target)]:
         with suppress(ScheduleError):  # what is in the way of a schedule, analysis says
             changed(sch, name, partial(_rewritten, target=target))
@@ -53,7 +60,13 @@ def changed(sch: Schedule, name: str, change: Callable[[Schedule, str], None]) -
 
 def _lacks(block: Block, target: Target) -> bool:
     start = block.init
-    return isinstance(start, BufferStore) and (negation.takes_away_loads(start.value) or lacking.in_value(start.value, target))
+    return isinstance(start, BufferStore) and (
+        _narrow(block) or negation.takes_away_loads(start.value) or lacking.in_value(start.value, target))
+
+
+def _narrow(block: Block) -> bool:
+    """Whether a reduction starts with elements of int8, as they are or wider: a stage behind takes these in."""
+    return isinstance(block.init, BufferStore) and any(x.dtype == "int8" for x in loads_in(block.init.value))
 
 
 def _rewritten(sch: Schedule, name: str, target: Target) -> None:

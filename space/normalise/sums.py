@@ -81,7 +81,8 @@ def _step(sch: Schedule, stage: Block) -> bool:
     blocks = device_blocks(sch.func)
     made, sums = _sums(sch)
     store = store_of(stage)
-    path = _addition(store.value, stage, sums, made)
+    factors = {f.buffer for b in blocks if (p := product_of(b)) is not None for f in p.factors}
+    path = _addition(store.value, stage, sums, made, factors)
     if path is None:
         return False
     handle = sch.get_sblock(stage.name)
@@ -96,13 +97,13 @@ def _step(sch: Schedule, stage: Block) -> bool:
 
 
 def _addition(
-    value: Expr, stage: Block, sums: set[Buffer], made: dict[Buffer, int], path: Sequence[int] = ()
+    value: Expr, stage: Block, sums: set[Buffer], made: dict[Buffer, int], factors: set[Buffer], path: Sequence[int] = ()
 ) -> list[int] | None:
     """Where a value adds a sum, at the place that is stored, to what an earlier block makes; innermost additions first."""
     if isinstance(value, BufferLoad):
         return None
     for k, child in enumerate(expr_children(value)):
-        found = _addition(child, stage, sums, made, (*path, k))
+        found = _addition(child, stage, sums, made, factors, (*path, k))
         if found is not None:
             return found
     if isinstance(value, BinOp) and value.op == "+" and value.dtype == "int32":
@@ -110,6 +111,8 @@ def _addition(
             if not (isinstance(one, BufferLoad) and one.buffer in sums and one.indices == store_of(stage).indices):
                 continue
             before = [x.buffer for x in walk_expr(other) if isinstance(x, BufferLoad) and x.buffer in made]
-            if before and all(made[b] < made[one.buffer] for b in before):
+            # What a product multiplies is stored as int8, which no sum starts with: a stage behind takes it in.
+            narrow = any(b.dtype == "int8" and b in factors for b in before)
+            if before and not narrow and all(made[b] < made[one.buffer] for b in before):
                 return list(path)
     return None

@@ -24,7 +24,7 @@ def apply(sch: Schedule, target: Target) -> None:
     for block in device_blocks(sch.func):
         if terms_of(block) is None:
             continue
-        offsets.taken_out(sch, block.name, given(sch.func))  # what depends on parameters alone is the host's
+        offsets.taken_out(sch, block.name)  # what depends on parameters alone is the host's
         if terms_of(device_block(sch, block.name)) is None:
             continue
         for made in sch.split_terms(sch.get_sblock(block.name)):

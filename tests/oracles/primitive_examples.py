@@ -257,6 +257,24 @@ EXAMPLES: dict[str, Example] = {
             C[vi, vj] = 0
         C[vi, vj] = C[vi, vj] + (T.Cast("int32", A[vi, vk]) - 3) * T.Cast("int32", W[vj, vk])
 """)), 'sch.split_offset("C")'),
+    "complement_factor": Example("|".join((
+        'A: T.Buffer((8, 4), "int8"), W: T.Buffer((16, 4), "int8"), z: T.Buffer((16,), "int32"), C: T.Buffer((8, 16), "int32")',
+        """for i, j, k in T.grid(8, 16, 4):
+    with T.sblock("C"):
+        vi, vj, vk = T.axis.remap("SSR", [i, j, k])
+        with T.init():
+            C[vi, vj] = 0
+        C[vi, vj] = C[vi, vj] + T.Cast("int32", A[vi, vk]) * (z[vj] - T.Cast("int32", W[vj, vk]))
+""")), 'sch.complement_factor("C", "W")'),
+    "join_init_behind": Example("|".join((
+        'A: T.Buffer((16, 16), "int8"), W: T.Buffer((16,), "int8"), b: T.Buffer((16,), "int8"), C: T.Buffer((16,), "int32")',
+        """for i, k in T.grid(16, 16):
+    with T.sblock("C"):
+        vi, vk = T.axis.remap("SR", [i, k])
+        with T.init():
+            C[vi] = T.Cast("int32", b[vi])
+        C[vi] = C[vi] + T.Cast("int32", A[vi, vk]) * T.Cast("int32", W[vk])
+""")), 'sch.join_init_behind("C")'),
     "recompute_at_reads": Example("|".join((A, MID + stage("B[vi]", "A[vi] * 2") + stage(
         "C[vi]", "T.max(B[vi * 2], B[vi * 2 + 1])", extent=8).replace("C = ", ""))).replace(
         'C: T.Buffer((16,)', 'C: T.Buffer((8,)'), 'sch.recompute_at_reads("B")'),

@@ -46,6 +46,11 @@ def equal(func: PrimFunc, other: PrimFunc) -> bool:
     f"C[vi, vj] + ({A} - 2147483647) * ({W} * 65536)",  # both sides wrap around alike
     f"C[vi, vj] + ({A} - b[vj]) * {W}", f"C[vi, vj] + {W} * (b[vi % 5] + {A})", f"C[vi, vj] + ({A} - b[3] * 2) * {W}",
     f'C[vi, vj] + ({A} - vi * T.Cast("int32", W[0, vj])) * {W}', f"C[vi, vj] + ({A} - b[vj]) * ({W} + {W})",
+    f'C[vi, vj] + (T.Cast("int32", A[vi, vj]) - b[vj]) * {W}',
+    f"C[vi, vj] + ({A} - b[vk]) * {W}", f"C[vi, vj] + {W} * (b[vk] + {A})",
+    # What is taken away: the sum takes its products away, or the other factor the other way round.
+    f"C[vi, vj] + (b[vj] - {A}) * {W}", f"C[vi, vj] + (3 - {A}) * {W}", f"{W} * (b[vk] - {A}) + C[vi, vj]",
+    f"C[vi, vj] + (b[vj] - {A}) * ({W} * 2)", f"C[vi, vj] + (-2147483648 - {A}) * {W}",
 ])
 def test_the_sum_starts_with_it(value: str, verify_trace_roundtrip: Verify) -> None:
     for init in (PLAIN["init"], "with T.init():\n                C[vi, vj] = b[vj] + 1"):
@@ -77,13 +82,30 @@ def test_constants_are_taken_out_before_what_is_read() -> None:
         sch.split_offset("C")
 
 
+@pytest.mark.parametrize(("value", "op"), [
+    (f"({A} - b[vi % 5]) * (b[vj] - {W})", "-"), (f"(b[vi % 5] - {A}) * ({W} - 7)", "-"),
+    (f"(b[vi % 5] - {A}) * (b[vj] - {W})", "+"), (f"(b[vk] - {A}) * (b[vj] + {W})", "-"),
+    (f"(b[vk] - {A}) * (9 - {W})", "+"), (f"({A} - b[vk]) * ({W} + b[vj])", "+"),
+])
+def test_two_offsets_are_taken_out_whatever_is_taken_away(value: str, op: str) -> None:
+    """Products are taken away in the end where one of the two factors was, and not where both were."""
+    func = program(f"C[vi, vj] + {value}")
+    sch = Schedule(func)
+    assert [sch.get(sch.split_offset("C")).name for _ in range(2)] == ["C_offset", "C_offset_1"] and equal(func, sch.func)
+    with refused(ScheduleError, "form"):
+        sch.split_offset("C")
+    last = sch.get(sch.get_sblock("C"))
+    assert last.body.value.op == op
+
+
 @pytest.mark.parametrize(("value", "changes", "code"), [
-    (f"C[vi, vj] + ({A} - b[vk]) * {W}", {}, "form"),
-    (f"C[vi, vj] + (b[vj] - {A}) * {W}", {}, "form"),
+    (f"C[vi, vj] + (0 - {A}) * {W}", {}, "form"),
+    (f"C[vi, vj] + (b[vj] - {A}) * 5", {}, "form"),
+    (f'C[vi, vj] + ({A} - T.Cast("int32", W[0, vk])) * {W}', {}, "form"),  # both are int8: products of their own
+    (f"C[vi, vj] + ({A} - C[vi, vk]) * {W}", {}, "form"),
     (f"C[vi, vj] + ({A} - C[0, vj]) * {W}", {}, "form"),
-    (f'C[vi, vj] + (T.Cast("int32", A[vi, vj]) - b[vj]) * {W}', {}, "form"),
+    (f'C[vi, vj] + (T.Cast("int32", A[vi, vj]) * 2 - b[vj]) * {W}', {}, "form"),
     (f"C[vi, vj] + {A} * {W}", {}, "form"),
-    (f"C[vi, vj] + (3 - {A}) * {W}", {}, "form"),
     (f"T.max(C[vi, vj], ({A} - 3) * {W})", {}, "form"),
     (f"C[vi, vj] + ({A} - 3) * 5", {}, "form"),
     (f'C[vi, vj] + ({A} - 3) * T.Cast("int32", W[1, vk])', {}, "index"),
@@ -117,24 +139,29 @@ def test_an_element_that_several_iterations_write_is_started_by_each(loops: str,
     assert caught.value.code == "index" and sch.func == func
 
 
+@pytest.mark.filterwarnings("ignore:.*is inside the sum:UserWarning")
 @settings(max_examples=40)
 @given(st.data())
 def test_whatever_is_split_computes_the_same(data: st.DataObject) -> None:
     index = {"A": ["A[vi, vk]", "A[vi, 8 - vk]", "A[vk, vj]"], "W": ["W[vj, vk]", "W[vj, vi]", "W[vk, vi + vj // 3]"]}
     sides = [f'T.Cast("int32", {data.draw(st.sampled_from(index[name]))})' for name in ("A", "W")]
     offset = data.draw(st.integers(-300, 300))
-    added = [f" + {offset}", " - b[vj]", " + b[vi % 5] * vj", " - b[vk]"]
-    sides[data.draw(st.integers(0, 1))] += data.draw(st.sampled_from(added))
+    added = ["", f" + {offset}", " - b[vj]", " + b[vi % 5] * vj", " - b[vk]"]
+    for side in range(2):
+        sides[side] += data.draw(st.sampled_from(added))
+        if data.draw(st.booleans()):
+            sides[side] = f"{data.draw(st.sampled_from([str(offset), 'b[vj]', 'b[vi % 5] * vj', 'b[vk]']))} - ({sides[side]})"
     value = f"({sides[0]}) * ({sides[1]})"
     order = data.draw(st.permutations("ijk"))
     extent = {"i": 6, "j": 5, "k": 4}
     func = program(f"C[vi, vj] + {value}", loops=f"{', '.join(order)} in T.grid({', '.join(str(extent[v]) for v in order)})")
     sch = Schedule(func, error_render_level="fast")
-    try:
-        sch.split_offset("C")
-    except ScheduleError:
-        return
-    assert equal(func, sch.func), func.script()
+    for _ in range(4):
+        try:
+            sch.split_offset("C")
+        except ScheduleError:
+            return
+        assert equal(func, sch.func), func.script()
 
 
 @pytest.mark.parametrize("loops", ["i, j, k in T.grid(6, 5, 2)", "i, j, k, r in T.grid(6, 5, 4, 2)"])

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
+from typing import NamedTuple
 
 from autosched.ir.expr import BinOp, BufferLoad, Expr, IntImm, Var, binary, int_value
 from autosched.ir.functor import free_vars, rewrite, substitute
-from autosched.ir.patterns import loads_from, update_of
+from autosched.ir.patterns import has_loads, is_widened, loads_from, loads_in, update_of
 from autosched.ir.region import with_access
 from autosched.ir.stmt import TRUE, Block, BlockRealize, Buffer, BufferStore, IterVar, Stmt, seq
 from autosched.schedule.analysis.dependence import scope_of
@@ -28,12 +30,13 @@ class Offsets(ScheduleBase):
         """Sums up apart what a constant added to an operand contributes to a sum of products: it depends on the other one only.
 
         The sum starts with it, and multiplies the operands themselves. What is read of tensors is as good as a constant where no
-        step of the sum moves it: zero points for each channel, or each row.
+        step of the sum moves it: zero points for each channel, or each row; and so is what each step reads beside an int8
+        element, of tensors that are wider. Where the operand is taken away from it (``z - w``), its products are taken away.
 
         Args:
             block: handle or name of a block alone in its loops that adds up products of int32 or wider values, of which a
-                factor is something plus or minus a constant, or if there is none, what no reduction iterator moves; of two such
-                factors it is the first.
+                factor is something plus or minus a constant, or if there is none, what no reduction iterator moves, or such
+                less something; or an int8 element plus or minus what is none. Of two such factors it is the first.
 
         Returns:
             the block of the new sum, over all reduction iterators, with an element for each place of the other factor and of
@@ -77,8 +80,27 @@ class Offsets(ScheduleBase):
         return self.block_rv(made)
 
 
-def offset_of(block: Block) -> tuple[Expr, Expr, Expr] | None:
-    """(operand, what is added to it, other factor) of a sum of products of which a factor has an offset; else None.
+class Offset(NamedTuple):
+    """A factor of a sum of products with something added to it, or taken away from something.
+
+    Args:
+        operand: what each step multiplies.
+        by: what is added to it, or to its negative.
+        other: the other factor.
+        away: whether the operand is taken away: ``by - operand``.
+    """
+
+    operand: Expr
+    by: Expr
+    other: Expr
+    away: bool = False
+
+
+def offset_of(block: Block) -> Offset | None:
+    """The factor with an offset of a sum of products; None of any other block.
+
+    Constants come first, then what no step moves, then what is read beside an int8 element; what operands are taken away from
+    comes last, for then the sum takes its products away.
 
     Args:
         block: any.
@@ -88,51 +110,54 @@ def offset_of(block: Block) -> tuple[Expr, Expr, Expr] | None:
     if block.init is None or update is None or update[0] != "+" or update[1].dtype not in ("int32", "int64"):
         return None
     term = update[1]
-    if not (isinstance(term, BinOp) and term.op == "*"):
+    if not isinstance(store, BufferStore) or not (isinstance(term, BinOp) and term.op == "*"):
         return None
-    pairs = ((term.a, term.b), (term.b, term.a))
-    found = [(s, other) for one, other in pairs if (s := _shifted(one)) is not None]
-    if not found and isinstance(store, BufferStore):
-        steps = {iv.var for iv in block.iter_vars if iv.kind == "reduce"}
-        found = [(s, other) for one, other in pairs if (s := _kept(one, steps, store.buffer)) is not None]
-    if not found or int_value(found[0][1]) is not None:
-        return None
-    (operand, offset), other = found[0]
-    return operand, offset, other
+    steps = {iv.var for iv in block.iter_vars if iv.kind == "reduce"}
+    own = store.buffer
+
+    def kept(operand: Expr, by: Expr) -> bool:
+        return bool(steps & set(free_vars(operand))) and not steps & set(free_vars(by)) and not loads_from(by, own)
+
+    def beside(operand: Expr, by: Expr) -> bool:
+        return is_widened(operand) and has_loads(by) and all(x.dtype != "int8" for x in loads_in(by))
+
+    for away, is_offset in ((False, None), (False, kept), (False, beside), (True, kept), (True, beside)):
+        for one, other in ((term.a, term.b), (term.b, term.a)):
+            if isinstance(one, BinOp) and one.op in ("+", "-"):
+                found = _shifted(one) if is_offset is None else _parted(one, is_offset, away)
+                if found is not None:
+                    return None if int_value(other) is not None else Offset(*found, other, away)
+    return None
 
 
-def _shifted(value: Expr) -> tuple[Expr, Expr] | None:
+def _shifted(value: BinOp) -> tuple[Expr, Expr] | None:
     """An operand and the constant that is added to it."""
-    if not (isinstance(value, BinOp) and value.op in ("+", "-")):
-        return None
     right, left = int_value(value.b), int_value(value.a)
     if right is not None:
         return value.a, IntImm(right if value.op == "+" else -right, value.dtype)
     return (value.b, value.a) if left is not None and value.op == "+" else None
 
 
-def _kept(value: Expr, steps: set[Var], own: Buffer) -> tuple[Expr, Expr] | None:
-    """An operand that a sum's steps move and what is added to it that they do not, be it read of tensors."""
-    if not (isinstance(value, BinOp) and value.op in ("+", "-")):
-        return None
-    for operand, offset in ((value.a, value.b), (value.b, value.a)):
-        if steps & set(free_vars(operand)) and not steps & set(free_vars(offset)) and not loads_from(offset, own):
-            if value.op == "+":
-                return operand, offset
-            return (operand, binary("-", IntImm(0, offset.dtype), offset)) if operand is value.a else None
-    return None
+def _parted(value: BinOp, is_offset: Callable[[Expr, Expr], bool], away: bool) -> tuple[Expr, Expr] | None:
+    """An operand and what is added to it, or what it is taken away from where that is asked for."""
+    if away:
+        from_zero = int_value(value.a) == 0
+        return (value.b, value.a) if value.op == "-" and not from_zero and is_offset(value.b, value.a) else None
+    if is_offset(value.a, value.b):
+        return value.a, value.b if value.op == "+" else binary("-", IntImm(0, value.b.dtype), value.b)
+    return (value.b, value.a) if value.op == "+" and is_offset(value.b, value.a) else None
 
 
 def _split(state: State, realize: BlockRealize) -> tuple[Stmt, Block]:
     block = realize.block
     found = offset_of(block)
     store, init = block.body, block.init
-    constant = None if found is None else int_value(found[1])
+    constant = None if found is None else int_value(found.by)
     fits = found is not None and -(2**31) <= (constant or 0) < 2**31
     if found is None or not fits or not isinstance(store, BufferStore) or not isinstance(init, BufferStore):
         raise Refusal(f"block {block.name} adds up no products of which a factor has a constant added", [block.ident],
                       code="form")
-    operand, offset, other = found
+    operand, offset, other, away = found
     if init.indices != store.indices or loads_from(init.value, store.buffer):
         raise Refusal(f"block {block.name} starts with something else than a value of its own element", [block.ident],
                       code="form")
@@ -162,7 +187,9 @@ def _split(state: State, realize: BlockRealize) -> tuple[Stmt, Block]:
     iters = tuple([IterVar(_var(fresh[iv.var]), iv.dom, iv.kind) for iv in (*places, *sums)])
     made = with_access(Block(name, iters, (), (), BufferStore(buffer, at, step), start))
     begins = binary("+", init.value, BufferLoad(buffer, tuple([iv.var for iv in places]), dtype))
-    plain = binary("+", BufferLoad(store.buffer, store.indices, dtype), binary("*", operand, other))
+    if away and isinstance(other, BinOp) and other.op == "-":
+        away, other = False, binary("-", other.b, other.a)  # what is taken away twice is added
+    plain = binary("-" if away else "+", BufferLoad(store.buffer, store.indices, dtype), binary("*", operand, other))
     new = with_access(replace(block, init=BufferStore(store.buffer, store.indices, begins),
                               body=BufferStore(store.buffer, store.indices, plain)))
     changed = rewrite(top, realize, replace(realize, block=new))

@@ -10,7 +10,7 @@ from autosched.ir.functor import Mutator
 from autosched.ir.patterns import is_shifted, update_of
 from autosched.ir.region import block_access
 from autosched.ir.stmt import Block, Buffer, BufferStore, Ident, Stmt
-from autosched.ir.value_bounds import ValueBounds
+from autosched.ir.value_bounds import ValueBounds, dtype_bounds
 from autosched.schedule.analysis.bindings import facts
 from autosched.schedule.analysis.dependence import names, scope_of
 from autosched.schedule.analysis.outside import require_blocks
@@ -78,9 +78,23 @@ def _wide_value(state: State, block: Block) -> Stmt:
     shifts = is_shifted(store.value) or is_shifted(store.value, "shift_left")
     if not moves and not isinstance(store.value, BinOp | Select) and not shifts:
         raise Refusal(f"block {block.name} computes nothing in int8", [block.ident], code="form")
-    value, _ = _wide(ValueBounds(state.func), block, store.value)
+    value, _ = _wide(_values(state, block), block, store.value)
     new = _with_access(replace(block, body=BufferStore(store.buffer, store.indices, cast("int8", value))))
     return state.rewrite({id(block): new})
+
+
+def _values(state: State, block: Block) -> ValueBounds:
+    """What buffers can hold: of the largest and smallest of int8 elements an int8, however wide the running value is."""
+    values, scope = ValueBounds(state.func), scope_of(state, block)
+    for buffer in {r.buffer: None for r in block.reads}:
+        makers = state.writers(scope, buffer)
+        store, init = (makers[0].body, makers[0].init) if len(makers) == 1 else (None, None)
+        update = update_of(store) if isinstance(store, BufferStore) else None
+        if update is None or update[0] not in ORDERED or not isinstance(init, BufferStore) or buffer not in scope.alloc_buffers:
+            continue
+        if all(_fits(values, makers[0], e) for e in (init.value, update[1])):
+            values.know(buffer, dtype_bounds("int8"))
+    return values
 
 
 def _wide_reduction(state: State, block: Block) -> Stmt:
