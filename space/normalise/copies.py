@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import suppress
 
 from autosched.errors import ScheduleError
 from autosched.ir.expr import BufferLoad, Cast, Expr, int_value
@@ -159,6 +160,22 @@ def guards(func: PrimFunc) -> bool:
     return any(_guard(func, b) is not None for b in device_blocks(func))
 
 
+def chooses(func: PrimFunc) -> bool:
+    """Whether a stage only moves int32 elements, by place: no load writes zeros beside them, but for a sum or an extremum.
+
+    Args:
+        func: a program, in form or not.
+    """
+    return any(_chooses(func, b) for b in device_blocks(func))
+
+
+def _chooses(func: PrimFunc, block: Block) -> bool:
+    store = store_of(block)
+    moves = block.init is None and store.buffer.dtype == "int32" and choice_of(store.value) is not None and is_move(store.value)
+    given = {x.buffer for x in loads_of(block)} - written(func)  # by the user, or by the host
+    return moves and is_copy(block, given) and all(b.init is None for b in readers_of(func, store.buffer))
+
+
 def filled_otherwise(func: PrimFunc) -> bool:
     """Whether a block of the accelerator copies with another number than zero around, which no load writes.
 
@@ -170,13 +187,16 @@ def filled_otherwise(func: PrimFunc) -> bool:
 
 
 def guarded(sch: Schedule) -> Schedule | None:
-    """A schedule whose host makes what stages read so of parameters. None where there is nothing of the kind.
+    """A schedule whose host makes what stages read so of parameters, or choose of them. None where there is nothing of the kind.
 
     Args:
         sch: of the program.
     """
     made = sch.copy()
     for name in [b.name for b in device_blocks(sch.func)]:
+        if _chooses(made.func, device_block(made, name)):
+            _by_host(made, name)
+            continue
         while (found := _guard(made.func, device_block(made, name))) is not None:
             path = path_of(store_of(device_block(made, name)).value, found)
             try:
@@ -184,6 +204,14 @@ def guarded(sch: Schedule) -> Schedule | None:
             except ScheduleError:
                 break  # what is in the way of a schedule, analysis says
     return made if len(made.trace.insts) > len(sch.trace.insts) else None
+
+
+def _by_host(sch: Schedule, name: str) -> None:
+    """Lets the host make all that a block stores, or what it copies then if that is a result."""
+    result = store_of(device_block(sch, name)).buffer in sch.func.buffers
+    with suppress(ScheduleError), sch.all_or_none():  # what is in the way of a schedule, analysis says
+        handle = sch.get_sblock(name)
+        sch.host_stage(sch.decompose_value(handle, []) if result else handle)
 
 
 def _guard(func: PrimFunc, block: Block) -> Expr | None:

@@ -54,6 +54,21 @@ def apply(sch: Schedule, target: Target, loaded: bool = False) -> None:
             sch.decompose_value(sch.get_sblock(block.name), [0])
 
 
+def loaded(sch: Schedule, target: Target) -> None:
+    """Brings into the accumulator what a result only narrows and the host makes: what it chooses of parameters by place, say.
+
+    Args:
+        sch: of a program whose tensors are in whole elements.
+        target: the machine.
+    """
+    made = written(sch.func)
+    for block in device_blocks(sch.func):
+        value, result = store_of(block).value, not readers_of(sch.func, store_of(block).buffer)
+        narrowed = value.value if isinstance(value, Cast) and block.init is None and result else None
+        if isinstance(narrowed, BufferLoad) and narrowed.dtype == "int32" and narrowed.buffer not in made:
+            sch.decompose_value(sch.get_sblock(block.name), [0])
+
+
 def _computes(value: Expr) -> bool:
     """Whether a value is more than what is moved or narrowed."""
     return isinstance(value, BinOp) or is_shifted(value) or is_shifted(value, "shift_left")

@@ -191,7 +191,8 @@ def _from(begun: Schedule, func: PrimFunc, target: Target, wanted: Wanted, last:
     if last and not wanted.weights and _unfit(found, why):
         # Of a program that has a form as it is, another one is had in no other way than before.
         if wanted == wanted.plain or _unfit(*attempt(func, target, wanted.plain, False)):
-            other = _at_last(begun, func, target, wanted, tried)
+            chooses = found is not None and copies.chooses(found.func)
+            other = _at_last(begun, func, target, wanted, tried, chooses)
             if other is not None:
                 return other, ""
     return found, why
@@ -199,10 +200,13 @@ def _from(begun: Schedule, func: PrimFunc, target: Target, wanted: Wanted, last:
 
 def _unfit(found: Schedule | None, why: str) -> bool:
     """Whether no schedule is known of what ``attempt`` has found."""
-    return bool(why) or (found is not None and (copies.unloadable(found.func) or copies.guards(found.func)))
+    lacking_copies = (copies.unloadable, copies.guards, copies.chooses)
+    return bool(why) or (found is not None and any(lacks(found.func) for lacks in lacking_copies))
 
 
-def _at_last(begun: Schedule, func: PrimFunc, target: Target, wanted: Wanted, tried: bool) -> Schedule | None:
+def _at_last(
+    begun: Schedule, func: PrimFunc, target: Target, wanted: Wanted, tried: bool, chooses: bool
+) -> Schedule | None:
     """A form of a program to which nothing else leads; None where this does not either. All others had points first.
 
     What a product lacks may show only in parts of its sum, which stages read each by itself. Windows whose lanes move are written
@@ -214,10 +218,12 @@ def _at_last(begun: Schedule, func: PrimFunc, target: Target, wanted: Wanted, tr
         target: the machine.
         wanted: what the form is to have.
         tried: whether every way to make weights of what the program makes has led nowhere.
+        chooses: whether all that is in the way is what is moved by place, of which the host's copy costs less than limits do.
     """
     spelt = units.written_out(begun)
     hosted = [copies.guarded(begun), *[copies.hosted(sch, every=True) for sch in (begun, *spelt)]]
-    for sch in (begun, *spelt, *(h for h in hosted if h is not None)):
+    others = [h for h in hosted if h is not None]
+    for sch in (*others, begun, *spelt) if chooses else (begun, *spelt, *others):
         # Of the program as it is everything else has been tried.
         found = None if sch is begun else _in_some_way(sch, func, target, wanted)[0]
         found = found or _laid_out(sch, func, target, wanted, OTHERWISE)[0]
@@ -307,7 +313,7 @@ def _formed(
             asked = wanted.only("flat", "banded", "given")
             sch, why = reached.onwards(func, sch, target, _in_elements, wanted=asked, shifted=otherwise == APART)
     if sch is not None:
-        asked = wanted.only("differences", "kept", "slid", "bordered", "doubled", "loaded").also(turning)
+        asked = wanted.only("differences", "kept", "slid", "bordered", "doubled", "loaded", "lone").also(turning)
         sch, why = reached.onwards(func, sch, target, _ended, wanted=asked, otherwise=bool(otherwise))
     if sch is None:
         return None, why  # what is in the way of a schedule of the program as it is, analysis says
@@ -397,7 +403,7 @@ def _ended(sch: Schedule, target: Target, wanted: Wanted, otherwise: bool) -> Sc
         if wanted.doubled and not doubled.apply(sch, target):
             return None
         with suppress(ScheduleError), sch.all_or_none():  # where it cannot be, operands of int8 are what is in the way
-            widening.apply(sch, target, wanted.loaded)
+            widening.apply(sch, target, wanted.loaded, wanted.lone)
         if wanted.weights:
             sums.apply(sch, target)  # products by element are sums only now, and what is added to them is widened
         if otherwise and lacking.lacks(sch.func, target, True):
@@ -408,6 +414,7 @@ def _ended(sch: Schedule, target: Target, wanted: Wanted, otherwise: bool) -> Sc
             negation.narrow_all(sch)  # what no product takes away
         values.apply(sch, target)
         clips.apply(sch, target)
+        epilogue.loaded(sch, target)
         reclips.apply(sch, target)
         again.given_once(sch)
         apart.apply(sch, target)

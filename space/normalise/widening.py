@@ -7,12 +7,12 @@ int8 takes two beats a vector so, and a cycle into a live sum, where an int32 te
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from autosched.ir.expr import BinOp, BufferLoad, Call, Cast, Expr, Var, int_value
 from autosched.ir.functor import expr_children, walk_expr
 from autosched.ir.host import is_move, kind_of
-from autosched.ir.stmt import Block, BufferStore, PrimFunc
+from autosched.ir.stmt import Block, Buffer, BufferStore, PrimFunc
 from autosched.schedule import Schedule
 from autosched.schedule.primitives.reductions.diagonal import converts
 from autosched.target import Target
@@ -24,13 +24,15 @@ SHIFTS = range(7)
 MOST = 256  # steps; every one widens an operand or splits a stage off for it: five a difference of a window
 
 
-def apply(sch: Schedule, target: Target, loaded: bool = False) -> None:
+def apply(sch: Schedule, target: Target, loaded: bool = False, lone: bool = False) -> None:
     """Widens every int8 operand of an ALU stage, one after the other.
 
     Args:
         sch: of a program in whole elements.
         target: the machine.
         loaded: whether moves of what is stored are loads of it, and not what the accumulator holds.
+        lone: whether extrema are stored that stages join with something else, which a sum of products may be: sums come first,
+            so that none takes in what an extremum has had widened.
 
     Raises:
         ScheduleError: more of them than a program of any use has; what the primitives refuse.
@@ -39,8 +41,15 @@ def apply(sch: Schedule, target: Target, loaded: bool = False) -> None:
     if config.block_in != config.block_out:
         return
     _unpadded(sch)
+    apart = set[str]()
+    if lone:
+        made = computed(sch, loaded)
+        apart = {name for b in device_blocks(sch.func) for name in _joined(sch, b, made) if _is_extremum(sch, name)}
     for _ in range(MOST):
-        if not any(_step(sch, block, config.block_out, loaded) for block in device_blocks(sch.func)):
+        blocks = device_blocks(sch.func)
+        if lone and _behind_extrema(blocks):
+            blocks = sorted(blocks, key=lambda b: b.init is None or _operation(b) != "+")
+        if not any(_step(sch, block, config.block_out, loaded, apart) for block in blocks):
             return
     raise unfit(f"more than {MOST} steps to widen int8 operands")
 
@@ -68,15 +77,15 @@ def _unpadded(sch: Schedule) -> None:
             sch.zero_padding(sch.get_sblock(block.name))
 
 
-def _step(sch: Schedule, block: Block, lanes: int, loaded: bool) -> bool:
-    """Widens one operand of a block, or splits off a stage that can be; whether there was one."""
+def _step(sch: Schedule, block: Block, lanes: int, loaded: bool, apart: set[str]) -> bool:
+    """Widens one operand of a block, or splits off a stage that can be; whether there was one. Some come from memory anyway."""
     store = store_of(block)
     lane = store.indices[-1]
     if product_of(block) is not None or store.buffer.dtype != "int32" or not isinstance(lane, Var):
         return False
     if extents(block).get(lane) != lanes:
         return False
-    made = computed(sch, loaded)
+    made = computed(sch, loaded) - apart
     made -= set(_joined(sch, block, made))
     paths = [p for p in _narrow(store.value) if _operand(part_of(store.value, p)) not in made]
     if not paths:
@@ -118,6 +127,32 @@ def _step(sch: Schedule, block: Block, lanes: int, loaded: bool) -> bool:
     else:
         sch.cast_by_gemm(handle, axis, operand)
     return True
+
+
+def _operation(block: Block) -> str:
+    """The operation that makes what a block stores; empty where none does."""
+    value = store_of(block).value
+    return value.op if isinstance(value, BinOp) else ""
+
+
+def _behind_extrema(blocks: Sequence[Block]) -> bool:
+    """Whether a sum takes in elements of int8 that a minimum or maximum before it takes in as well."""
+    compared = set[Buffer]()
+    for block in blocks:
+        read = {x.buffer for x in loads_of(block) if x.dtype == "int8"} if block.init is not None else set[Buffer]()
+        if _operation(block) == "+" and read & compared:
+            return True
+        compared |= read if _operation(block) in ("min", "max") else set[Buffer]()
+    return False
+
+
+def _is_extremum(sch: Schedule, name: str) -> bool:
+    """Whether a tensor of int8 holds what a minimum or maximum over several elements has made."""
+    made = {store_of(b).buffer: b for b in device_blocks(sch.func)}
+    block = next((b for buffer, b in made.items() if buffer.name == name), None)
+    value = None if block is None else store_of(block).value
+    maker = made.get(value.value.buffer) if isinstance(value, Cast) and isinstance(value.value, BufferLoad) else None
+    return maker is not None and maker.init is not None and _operation(maker) in ("min", "max")
 
 
 def _wanted_narrow(sch: Schedule, name: str) -> bool:

@@ -56,6 +56,9 @@ def outputs(func: PrimFunc, span: tuple[int, int] = WHOLE) -> np.ndarray:
 
 @pytest.mark.parametrize(("value", "plain"), [
     ("T.Select(A[vi] < 0, 0, A[vi])", "T.max(A[vi], 0)"),
+    ("T.shift_right(A[vi], 0)", "A[vi]"),
+    ("T.shift_left(T.shift_right(A[vi], 0), 0)", "A[vi]"),
+    ("T.shift_right(T.if_then_else(vi < 5, A[vi], 0), 0)", "T.if_then_else(vi < 5, A[vi], 0)"),
     ("T.if_then_else(A[vi] > 0, A[vi], 0)", "T.max(A[vi], 0)"),
     ("T.if_then_else(0 <= A[vi], T.shift_right(A[vi], 4), 0)", "T.max(T.shift_right(A[vi], 4), 0)"),
     ("T.Select(A[vi] >= 128, 127, A[vi])", "T.min(A[vi], 127)"),
@@ -106,6 +109,8 @@ def test_in_fewer_words(value: str, plain: str, verify_trace_roundtrip: Verify) 
 
 
 @pytest.mark.parametrize(("value", "span"), [
+    ("T.shift_right(A[vi] + 1, 0)", WHOLE),  # an operation makes what is shifted
+    ("T.shift_right(A[vi], 1)", WHOLE),
     ("T.Select(A[vi] < 1, 0, A[vi] - 2)", WHOLE),  # falls back to -1 behind the threshold
     ("T.Select(A[vi] < 0, 1, A[vi])", WHOLE),
     ("T.Select(A[vi] > 127, 126, A[vi])", WHOLE),

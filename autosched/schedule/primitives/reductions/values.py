@@ -25,6 +25,7 @@ from autosched.ir.expr import (
     minimum,
 )
 from autosched.ir.functor import Mutator, walk_expr
+from autosched.ir.host import is_move
 from autosched.ir.patterns import choice_of, has_loads, is_shifted
 from autosched.ir.region import with_access
 from autosched.ir.simplify import Analyzer
@@ -55,7 +56,8 @@ class Values(ScheduleBase):
         compared and meet at the constant; a choice by indices has its constant last, and indices under its condition only.
         Conversions to a type and on to a narrower one are one, and arithmetic that fits a narrow type is done in the wide one
         that it is converted to. What is added and taken away as well is no part of a value; of one of which
-        nothing is left, an element is limited to the constant that is. Declared value ranges count.
+        nothing is left, an element is limited to the constant that is. An element that is only shifted by 0 is
+        that element. Declared value ranges count.
 
         Args:
             block: handle or name of a block that stores one value; it may have an init.
@@ -158,10 +160,20 @@ def simplified(func: PrimFunc, block: Block) -> Block:
     """
     store = plain_store(block)
     plainer = _Plainer(ValueBounds(func), {iv.var: iv.dom for iv in block.iter_vars})
-    value = plainer.visit_expr(without_cancelled(store.value, None if block.init is None else store.buffer))
+    value = _unshifted(plainer.visit_expr(without_cancelled(store.value, None if block.init is None else store.buffer)))
     if value == store.value:
         raise Refusal(f"block {block.name} stores nothing that could be written more plainly", [block.ident], code="form")
     return with_access(replace(block, body=BufferStore(store.buffer, store.indices, value)))
+
+
+def _unshifted(value: Expr) -> Expr:
+    """What a value only moves, shifted by 0: no operation of the machine does that, and it stores only what one has made."""
+    if isinstance(value, Cast):
+        inner = _unshifted(value.value)
+        return value if inner is value.value else cast(value.dtype, inner)
+    shifts = isinstance(value, Call) and value.op in ("shift_right", "shift_left") and int_value(value.args[1]) == 0
+    inner = _unshifted(value.args[0]) if shifts and isinstance(value, Call) else value
+    return inner if is_move(inner) else value
 
 
 class _Plainer(Mutator):
