@@ -10,7 +10,8 @@ from autosched.ir.patterns import loads_from, update_of
 from autosched.ir.region import with_access
 from autosched.ir.stmt import Block, BlockRealize, Buffer, BufferStore, IterVar, Stmt, seq
 from autosched.ir.value_bounds import dtype_bounds
-from autosched.schedule.analysis.dependence import injective, scope_of
+from autosched.schedule.analysis.dependence import scope_of
+from autosched.schedule.analysis.one_to_one import injective
 from autosched.schedule.kit.base import BlockRV, ScheduleBase
 from autosched.schedule.kit.names import fresh_name
 from autosched.schedule.kit.nests import own_nest
