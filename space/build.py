@@ -494,8 +494,9 @@ class Build(Recorder):
         outs = [*piece.also, piece.out]
         nests = [self._tile_output(block, tile, extent, order) for block in outs]
         # A place for what belongs to this part alone, or behind the GEMM for what only the later stages read: loaded
-        # first, it would hold up the compute engine and share the bus with the data that everything waits for.
-        piece.bare = not nests[-1][0] and (len(self.pieces) > 1 or bool(late(self.model)))
+        # first, it would hold up the compute engine and share the bus with the data that everything waits for. Or for sums that
+        # stand ahead of another nest: made there, they would be in the accumulator together with all that this one makes.
+        piece.bare = not nests[-1][0] and (len(self.pieces) > 1 or bool(late(self.model)) or self.model.early)
         tiled = [a for a in order if a in nests[-1][0]]
         heads = [self.add_unit_loop(loops[0]) for _, loops, _ in nests] if piece.bare else []
         outer, loops, slices = nests[-1]

@@ -47,17 +47,20 @@ class Model:
             where it stores as a weight what is there already; or "".
         unpacked: of what the host takes as it is from tensors that are stored, how many elements at most, by name.
         unpacking: the stages of the host that take them.
+        early: whether a block of the nest stands ahead of what the nest before it stores last.
     """
 
     def __init__(
         self, nest: Nest, target: Target, rules: Sequence[NumericRule] = (), nests: int = 1,
         origins: Mapping[str, frozenset[str]] = MappingProxyType({}), laid: Sequence[PrimFunc] = (),
         original: str = "", unpacked: Mapping[str, int] = MappingProxyType({}), unpacking: Sequence[PrimFunc] = (),
+        early: bool = False,
     ) -> None:
         self.nest = nest
         self.nests = nests
         self.origins = origins
         self.original = original
+        self.early = early
         self.unpacked = unpacked
         self.unpacking = tuple(unpacking)
         self.laid = tuple(laid)

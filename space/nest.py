@@ -143,6 +143,12 @@ class Nest:
         return 1 + len(self.also)
 
     @cached_property
+    def blocks(self) -> tuple[str, ...]:
+        """Names of the blocks that it moves, without those that store or load."""
+        stages = [s.block for s in (*self.stages, *(stage for halo in self.halos for stage in halo.stages))]
+        return (*([self.anchor] if self.anchor else []), *stages, *(w.block for w in self.wides), *self.sides)
+
+    @cached_property
     def links(self) -> tuple[str, ...]:
         """Stages that add products to the chain."""
         return tuple(s.block for s in self.stages if s.products)
@@ -208,7 +214,7 @@ def analyse(func: PrimFunc, target: Target, halos: bool = False, joint: bool = F
         chain = _chain(group, matches, by_output, sources, halos)
         nests.append(_nest(func, target, chain, matches, by_output, sources, halos, joint))
         stored = group[-1].store.buffer.name
-        for name in _blocks_of(nests[-1]):
+        for name in (*nests[-1].blocks, *dict.fromkeys(o.producer for o in nests[-1].operands if o.producer is not None)):
             if name in taken:
                 raise SpaceError(f"block {name!r} feeds both {taken[name]} and {stored}; one of them needs a "
                                  "block of its own that computes it again", "copy")
@@ -291,13 +297,6 @@ def _needed(outs: list[Site], by_output: dict[Buffer, Site], sources: set[Buffer
             loads = reads_of(site)
             ahead += [by_output[x.buffer] for x in loads if x.buffer in by_output and x.buffer not in sources]
     return list(found.values())
-
-
-def _blocks_of(nest: Nest) -> tuple[str, ...]:
-    """Names of the blocks that a nest moves."""
-    pads = dict.fromkeys(o.producer for o in nest.operands if o.producer is not None)
-    stages = [*(s.block for s in nest.stages), *(w.block for w in nest.wides), *(s.block for h in nest.halos for s in h.stages)]
-    return (*([nest.anchor] if nest.anchor else []), *stages, *nest.sides, *pads)
 
 
 def _outputs(

@@ -27,7 +27,7 @@ from space.normalise.estimate import Estimate, estimate
 from space.plan import Mask, Plan
 from space.products import why_no_operand, why_no_operation, why_no_product, why_no_type, why_no_weight
 from space.rule import Column, NumericRule, Points, StructuralRule
-from space.sites import NotPackedError
+from space.sites import NotPackedError, sites_of
 from space.words import refusal_of
 
 # What forms have where no other has a schedule, in this order.
@@ -315,13 +315,17 @@ def _models(
     models, again = [], _again(sch)
     origins = _origins(host) if host.unpack else {}
     unpacked = _unpacked(host)
+    places = {site.block.name: n for n, site in enumerate(sites_of(host.device))}
+    end = 0
     for nest in nests:
+        early = min(places[name] for name in (*nest.blocks, *nest.also, nest.out)) < end
+        end = places[nest.out]
         # A stage that another nest reads cannot be cut; and of little work parts of its own, where the host unpacks what is
         # stored, or stores are several, would double what a search takes for less than it finds.
         whole = nest.between or ((host.unpack or nest.also) and prod(axis.extent for axis in nest.axes) < CUT)
         fitting = [rule for rule in numeric if not (rule.cuts and whole)]
         original = again.get(nest.out, "")
-        models.append(Model(nest, target, fitting, len(nests), origins, host.pack, original, unpacked, host.unpack))
+        models.append(Model(nest, target, fitting, len(nests), origins, host.pack, original, unpacked, host.unpack, early))
     return tuple(models)
 
 

@@ -1,0 +1,142 @@
+"""What a space reckons that buffers of all nests take of each memory is no less than what lowering finds alive at one moment."""
+
+from __future__ import annotations
+
+import json
+import zlib
+from collections.abc import Mapping
+from pathlib import Path
+from types import ModuleType
+
+import numpy as np
+import pytest
+from spaces import computes
+
+from autosched.ir.scopes import ACC, INP, WGT
+from autosched.ir.stmt import Buffer, PrimFunc
+from autosched.kernel import replay
+from autosched.lower import lower_table, program
+from autosched.lower.capacity import Held, needed
+from autosched.lower.storage import Storage
+from autosched.script import parse
+from autosched.target import Target, get_target
+from space import Space
+from space.inverse import Point
+
+BLOCK8 = {"LOG_BLOCK": 3, "LOG_ACC_BUFF_SIZE": 12}  # 128 accumulators
+FSIM = {"LOG_ACC_BUFF_SIZE": 12, "semantics": "fsim"}  # 64
+DRAWN, MOST = 400, 10  # points, and those of a sketch that are lowered: half of them the fullest
+
+# Their blocks stand in turn, as recomputing a product leaves them or as they were written; or one nest behind the other.
+IN_TURN = ("matrix_squared", "concat_of_pools", "attention_joint_result", "concat_of_products", "complex_in_two_sums")
+BEHIND = ("two_branches", "conv_chain", "dense_three_outputs")
+
+
+def machine(config: Mapping[str, object], folder: Path) -> Target:
+    """A machine with these figures."""
+    path = folder / "machine.json"
+    path.write_text(json.dumps(config))
+    return get_target(path)
+
+
+def alive(func: PrimFunc, space: Space, point: Point, patch: pytest.MonkeyPatch) -> dict[str, int]:
+    """Elements of each memory at its fullest moment, as lowering has it; without a place they are none of the program's."""
+    found: dict[Buffer, Storage] = {}
+    given = program.allocate
+
+    def seen(*args: object) -> dict[Buffer, Storage]:
+        found.clear()
+        found.update(given(*args))  # type: ignore[arg-type]
+        return found
+
+    with patch.context() as own:
+        own.setattr(program, "allocate", seen)
+        lower_table(replay(func, space.trace(point), "fast").func, space.target)
+    held = [Held(b.scope, s.size, s.total // s.size, *s.life) for b, s in found.items()]
+    return {scope: int(needed([h for h in held if h.scope == scope])) for scope in (INP, WGT, ACC)}
+
+
+def reckoned(space: Space, point: Point) -> dict[str, int]:
+    """As ``alive``, as the space has it."""
+    sketch = space.sketches[int(point[0])]
+    own = np.ascontiguousarray(point[None, space.places(int(point[0]))])
+    held = sketch.held([model.plan(rows) for model, rows in sketch.split(own)])
+    return {scope: int(np.max(needed([h for h in held if h.scope == scope]))) for scope in (INP, WGT, ACC)}
+
+
+def chosen(space: Space, seed: int, most: int) -> list[Point]:
+    """Of every sketch the points that take most accumulators, and as many others."""
+    points = space.sample(np.random.default_rng(seed), DRAWN)
+    found: list[Point] = []
+    for k in range(len(space.sketches)):
+        own = points[points[:, 0] == k]
+        full = np.argsort([-reckoned(space, p)[ACC] for p in own], kind="stable")[: most // 2]
+        found += [own[n] for n in dict.fromkeys([*full.tolist(), *range(min(len(own), most - most // 2))])]
+    return found
+
+
+def holds(func: PrimFunc, target: Target, patch: pytest.MonkeyPatch, most: int = MOST) -> None:
+    """The space counts no less than lowering, and no more somewhere."""
+    space = Space(func, target)
+    exact = 0
+    for point in chosen(space, zlib.crc32(func.name.encode()), most):
+        ours, theirs = reckoned(space, point), alive(func, space, point, patch)
+        said = space.explain(point), point.tolist(), ours, theirs
+        assert all(theirs[scope] <= ours[scope] <= target.capacity(scope) for scope in ours), said
+        exact += theirs[ACC] == ours[ACC]
+    assert exact
+
+
+@pytest.mark.parametrize(("name", "config"), [
+    ("matrix_squared", BLOCK8), ("concat_of_pools", FSIM), ("conv_chain", FSIM),
+    *(pytest.param(name, config, marks=pytest.mark.slow) for name in (*IN_TURN, *BEHIND) for config in (BLOCK8, FSIM)),
+])
+def test_nests_are_in_the_accumulator_one_after_the_other(
+    name: str, config: Mapping[str, object], user_programs: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    holds(user_programs.program(name), machine(config, tmp_path), monkeypatch)
+
+
+PRODUCT = """
+    for i, j, k in T.grid(16, 32, 32):
+        with T.block("s{n}"):
+            vi, vj, vk = T.axis.remap("SSR", [i, j, k])
+            with T.init():
+                s{n}[vi, vj] = 0
+            s{n}[vi, vj] += T.cast(x[vi, vk], "int32") * T.cast(w{n}[vj, vk], "int32")
+"""
+STORE = """
+    for i, j in T.grid(16, 32):
+        with T.block("y{n}"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            y{n}[vi, vj] = T.cast(T.max(T.min(s{n}[vi, vj] >> 7, 127), -128), "int8")
+"""
+HEAD = """
+@T.prim_func
+def main(x: T.Buffer((16, 32), "int8"), w0: T.Buffer((32, 32), "int8"), w1: T.Buffer((32, 32), "int8"),
+         y0: T.Buffer((16, 32), "int8"), y1: T.Buffer((16, 32), "int8")):
+    s0 = T.alloc_buffer((16, 32), "int32")
+    s1 = T.alloc_buffer((16, 32), "int32")
+"""
+
+
+@pytest.mark.parametrize(("order", "early"), [
+    ("s0 s1 y0 y1", [False, True]), ("s1 s0 y0 y1", [False, True]), ("s1 s0 y1 y0", [False, True]),
+    ("s0 y0 s1 y1", [False, False]), ("s1 y1 s0 y0", [False, False]),
+])
+def test_sums_of_a_nest_ahead_of_another_stand_where_it_stores(order: str, early: list[bool]) -> None:
+    """Where one tile is all of a nest: in a loop of one iteration then, and as they stood otherwise. They compute the same."""
+    text = HEAD + "".join((PRODUCT if name[0] == "s" else STORE).format(n=name[1]) for name in order.split())
+    func = parse(text)
+    assert isinstance(func, PrimFunc)
+    space = Space(func, "vta-de10")
+    assert all([model.early for model in sketch.models] == early for sketch in space.sketches)
+    row = np.zeros(space.width, dtype=np.int32)
+    row[space.places(0)] = space.sketches[0].default
+    point = space.repair(row[None])[0][0]
+    made = space.schedule(point).func
+    stand = [made.script().index(f'T.sblock("{name}') for name in ("s0", "s1")]
+    stored = [made.script().index(f'T.sblock("{name}') for name in ("y0", "y1")]
+    assert max(stand) > min(stored), made.script()
+    assert sum(step.op == "add_unit_loop" for step in space.trace(point).insts) == sum(early)
+    computes(func, "vta-de10", 4)
