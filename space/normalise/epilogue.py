@@ -5,7 +5,7 @@ from __future__ import annotations
 from autosched.ir.expr import BinOp, BufferLoad, Cast, Expr
 from autosched.ir.host import UNPACK, kind_of
 from autosched.ir.patterns import is_shifted
-from autosched.ir.stmt import Buffer
+from autosched.ir.stmt import Block, Buffer
 from autosched.schedule import Schedule
 from autosched.target import Target
 from space.normalise.blocks import device_block, device_blocks, is_extremum, is_placed, loads_of, readers_of, store_of, written
@@ -57,6 +57,8 @@ def apply(sch: Schedule, target: Target, loaded: bool = False) -> None:
 def loaded(sch: Schedule, target: Target) -> None:
     """Brings into the accumulator what a result only narrows and the host makes: what it chooses of parameters by place, say.
 
+    Stages that read it as the result does share what is brought in.
+
     Args:
         sch: of a program whose tensors are in whole elements.
         target: the machine.
@@ -65,8 +67,20 @@ def loaded(sch: Schedule, target: Target) -> None:
     for block in device_blocks(sch.func):
         value, result = store_of(block).value, not readers_of(sch.func, store_of(block).buffer)
         narrowed = value.value if isinstance(value, Cast) and block.init is None and result else None
-        if isinstance(narrowed, BufferLoad) and narrowed.dtype == "int32" and narrowed.buffer not in made:
+        if not isinstance(narrowed, BufferLoad) or narrowed.dtype != "int32" or narrowed.buffer in made:
+            continue
+        readers = [b for b in readers_of(sch.func, narrowed.buffer) if _reads_where_it_stores(b, narrowed.buffer)]
+        if len(readers) > 1:
+            # The bytes of an int32 result, say: all have what one load brings, where each had a nest with a load of its own.
+            sch.cache_read(sch.get_sblock(block.name), narrowed.buffer.name, "global", [sch.get_sblock(b.name) for b in readers])
+            made = written(sch.func)
+        else:
             sch.decompose_value(sch.get_sblock(block.name), [0])
+
+
+def _reads_where_it_stores(block: Block, buffer: Buffer) -> bool:
+    """Whether a block reads a tensor at the place alone that it stores."""
+    return all(x.indices == store_of(block).indices for x in loads_of(block) if x.buffer is buffer)
 
 
 def _computes(value: Expr) -> bool:

@@ -16,8 +16,8 @@ from autosched.errors import SpaceError
 from autosched.ir.stmt import PrimFunc
 from autosched.script import parse
 from autosched.target import get_target
-from space import Space
-from space.normalise import Wanted, normalise
+from space import Space, sketch
+from space.normalise import Wanted, normal_forms, normalise
 
 DE10, PORTABLE = "vta-de10", "vta-de10-portable"
 
@@ -88,6 +88,17 @@ def test_the_host_lays_out_what_is_only_chosen(dtype: str, own: bool) -> None:
     """Limits by place would be two operations a vector, and loads of these."""
     _, steps = normalise(chosen("odd rows", False, dtype, own, False), get_target(DE10))
     assert not any(step.op == "choose_by_limits" for step in steps)
+
+
+@pytest.mark.parametrize(("own", "shifted"), [(False, False), (False, True), (True, False), (True, True)])
+def test_the_bytes_of_what_the_host_chooses_share_one_load(own: bool, shifted: bool) -> None:
+    """Each would have a nest and a load of its own: twice the cycles."""
+    func = chosen("third", False, "int32", own, shifted)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sketch, "normal_forms", lambda func, target, *_: normal_forms(func, target, Wanted()))
+        space = Space(func, DE10)
+    assert [len(s.models) for s in space.sketches] == [1]
+    computes(func, DE10, 1, Wanted())
 
 
 @pytest.mark.parametrize("shape", [(16, 32), (37,)])
