@@ -105,10 +105,24 @@ def _rank(item: tuple[Expr, int]) -> tuple[int, int]:
     return -c, -1
 
 
+def _wrapped(value: int, dtype: str) -> int:
+    """A constant as its type holds it: integers wrap around. None below 128 needs that."""
+    if -128 < value < 128 or not is_int(dtype):
+        return value
+    half = 1 << (bits(dtype) - 1)
+    return (value + half) % (2 * half) - half
+
+
+def _is_lowest(value: int, dtype: str) -> bool:
+    """Whether a constant has no negative of its type: it is added, where others are taken away."""
+    return value <= -128 and is_int(dtype) and value == -(1 << (bits(dtype) - 1))
+
+
 def build(terms: Terms, k: int, dtype: str) -> Expr:
     """The expression of a linear form."""
     if not terms:
         return IntImm(k, dtype)
+    k = _wrapped(k, dtype)
     result: Expr | None = None
     items: Any = terms.items()
     if len(terms) > 1:
@@ -117,14 +131,15 @@ def build(terms: Terms, k: int, dtype: str) -> Expr:
     for t, c in items:
         if c == 1:
             term = t
-        elif c > 0:
+        elif c > 0 or _is_lowest(c, dtype):
             term = BinOp("*", t, IntImm(c, dtype), dtype)
         else:
             negative = negative or []
             negative.append((t, -c))
             continue
         result = term if result is None else BinOp("+", result, term, dtype)
-    if k > 0:
+    added = k > 0 or _is_lowest(k, dtype)
+    if added:
         result = IntImm(k, dtype) if result is None else BinOp("+", result, IntImm(k, dtype), dtype)
     if negative:
         if result is None and len(negative) == 1 and not k and negative[0][1] != 1:
@@ -133,7 +148,7 @@ def build(terms: Terms, k: int, dtype: str) -> Expr:
         for t, c in reversed(negative):
             term = t if c == 1 else BinOp("*", t, IntImm(c, dtype), dtype)
             result = BinOp("-", IntImm(0, dtype) if result is None else result, term, dtype)
-    if k < 0:
+    if k < 0 and not added:
         assert result is not None
         result = BinOp("-", result, IntImm(-k, dtype), dtype)
     assert result is not None

@@ -196,3 +196,13 @@ def test_quotients_by_a_symbolic_extent() -> None:
     # Nothing is known where n may be negative.
     free = Analyzer({x: Range(IntImm(0), n * 32)})
     assert not free.can_prove(x % n < n)
+
+
+@pytest.mark.parametrize(("value", "text"), [
+    (const(-2147483648) - n, "-2147483648 - n"), (n - const(-2147483648), "n + -2147483648"),
+    (n + const(-2147483648), "n + -2147483648"),
+    (m + n * const(-2147483648), "m + n * -2147483648"), (n - const(-2147483647), "n + 2147483647"),
+])
+def test_the_lowest_constant_has_no_negative_of_its_type(value: Expr, text: str) -> None:
+    """It was written as 2147483648, which no int32 holds: what a program compares or adds so had points that were no programs."""
+    assert expr_text(simplify(value)) == text
