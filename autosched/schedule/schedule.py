@@ -40,6 +40,7 @@ from autosched.schedule.primitives.reductions.clips import Clips
 from autosched.schedule.primitives.reductions.complements import Complements
 from autosched.schedule.primitives.reductions.conditions import Conditions
 from autosched.schedule.primitives.reductions.crossing import Crossing
+from autosched.schedule.primitives.reductions.delays import Delays
 from autosched.schedule.primitives.reductions.diagonal import Diagonals
 from autosched.schedule.primitives.reductions.digits import Digits
 from autosched.schedule.primitives.reductions.doubling import Doubling
@@ -91,7 +92,7 @@ class Schedule(
     DecomposePadding, Rolling, Access, CopyAt, HostStages, PadBlocks, Stages, Diagonals, Digits, Widening, NeutralTerms,
     PlainForms, Windows, Overlaps, Fission, Values, Offsets, Places, Negation, Minus, Doubling, Bits, Spreading, UnitAxes, Parts,
     Extrema, PlaceLimits, Versions, Conditions, StoreBlocks, Expansion, Borders, Sharing,
-    Paddings, BytePlanes, Factors, Terms, Scaling, Bands, Repeating, Matrices, Crossing, Complements, Starts,
+    Paddings, BytePlanes, Factors, Terms, Scaling, Bands, Repeating, Matrices, Crossing, Complements, Starts, Delays,
 ):
     """Rewrites a program step by step; every step is checked to be legal, and recorded.
 

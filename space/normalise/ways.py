@@ -25,6 +25,7 @@ from space.normalise import (
     copies,
     counted,
     crossed,
+    delays,
     diagonal,
     digits,
     doubled,
@@ -402,6 +403,7 @@ def _ended(sch: Schedule, target: Target, wanted: Wanted, otherwise: bool) -> Sc
             return None
         if wanted.doubled and not doubled.apply(sch, target):
             return None
+        delays.apply(sch, target)
         with suppress(ScheduleError), sch.all_or_none():  # where it cannot be, operands of int8 are what is in the way
             widening.apply(sch, target, wanted.loaded, wanted.lone)
         if wanted.weights:

@@ -87,7 +87,7 @@ def _step(sch: Schedule, block: Block, lanes: int, loaded: bool, apart: set[str]
         return False
     made = computed(sch, loaded) - apart
     made -= set(_joined(sch, block, made))
-    paths = [p for p in _narrow(store.value) if _operand(part_of(store.value, p)) not in made]
+    paths = [p for p in narrow_paths(store.value) if _operand(part_of(store.value, p)) not in made]
     if not paths:
         return False
     # What a stage is made of is replaced wherever it occurs: what occurs more than once comes last, unless a sum takes it in
@@ -110,7 +110,7 @@ def _step(sch: Schedule, block: Block, lanes: int, loaded: bool, apart: set[str]
         return True
     parent = part_of(store.value, path[:-1])
     other = parent.a if isinstance(parent, BinOp) and path[-1] == 1 else parent.b if isinstance(parent, BinOp) else None
-    more = other is not None and any(_operand(part_of(other, p)) not in made for p in _narrow(other))
+    more = other is not None and any(_operand(part_of(other, p)) not in made for p in narrow_paths(other))
     if other is None or not _is_added(store.value, path):
         sch.decompose_value(handle, list(path))
     elif more and len(path) > 1 and _is_taken_away(store.value, other):
@@ -214,7 +214,7 @@ def _joined(sch: Schedule, block: Block, made: set[str]) -> list[str]:
     return narrow[: len(read) - 1]
 
 
-def _narrow(value: Expr, path: tuple[int, ...] = ()) -> Iterator[tuple[int, ...]]:
+def narrow_paths(value: Expr, path: tuple[int, ...] = ()) -> Iterator[tuple[int, ...]]:
     """Where a value uses an int8 operand: paths to its conversion, a constant factor included."""
     if _operand(value):
         yield path
@@ -222,7 +222,7 @@ def _narrow(value: Expr, path: tuple[int, ...] = ()) -> Iterator[tuple[int, ...]
     if isinstance(value, BufferLoad):
         return
     for n, child in enumerate(expr_children(value)):
-        yield from _narrow(child, (*path, n))
+        yield from narrow_paths(child, (*path, n))
 
 
 def _operand(value: Expr) -> str:

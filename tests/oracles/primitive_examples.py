@@ -188,6 +188,10 @@ EXAMPLES: dict[str, Example] = {
         'T.func_attr({"autosched.value_ranges": {"A": [-16384, 16384]}})\n' + MID.replace("B", "R")
         + stage("R[vi]", "T.min(T.max(T.shift_right(A[vi], 8), 0), 127)")
         + stage("C[vi]", 'T.shift_right(R[vi] + T.Cast("int32", D[vi]) * 2 + 1, 1)'))), 'sch.advance_shift("C")'),
+    "delay_shift": Example("|".join((
+        'A: T.Buffer((16,), "int8"), C: T.Buffer((16,), "int32")',
+        stage("C[vi]", 'T.max(T.shift_right(T.Cast("int32", A[vi]) * 13, 7) - T.Cast("int32", A[vi]), 0)'))),
+        'sch.delay_shift("C")'),
     "drop_clip": Example("|".join((
         'A: T.Buffer((16,), "int32"), D: T.Buffer((16,), "int32"), C: T.Buffer((16,), "int32")',
         'T.func_attr({"autosched.value_ranges": {"A": [-16384, 16384], "D": [0, 127]}})\n' + MID.replace("B", "R")
