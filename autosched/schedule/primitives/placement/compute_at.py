@@ -30,7 +30,7 @@ from autosched.schedule.kit.primitive import primitive
 from autosched.schedule.kit.refusal import Refusal
 from autosched.schedule.kit.state import State
 from autosched.schedule.primitives.placement.insertion import insertion
-from autosched.schedule.primitives.placement.new_loops import kept_guards, new_loops, require_all, require_once
+from autosched.schedule.primitives.placement.new_loops import kept_guards, new_loops, require_all, require_parts_once
 
 
 class ComputeAt(ScheduleBase):
@@ -288,7 +288,7 @@ def plan_move(
     if not forward:
         predicate = _final_iteration(state, realize, target, values, predicate, enclosing, entered, others, last)
         shared = [n for n in enclosing if id(n) in common]
-        require_once(block, values, predicate, entered, [*entered, *loops], shared)
+        require_parts_once(block, values, predicate, entered, [*entered, *loops], shared)
         left = [n for n in own if isinstance(n, For) and not any(n is e for e in enclosing)]
         require_all(realize, values, predicate, left, [*entered, *loops], shared)
     predicate = kept_guards(realize, values, predicate, state.loops_above(realize), [*enclosing, *loops])

@@ -133,7 +133,7 @@ def require_all(
         )
 
 
-def require_once(
+def require_parts_once(
     block: Block, values: list[Expr], predicate: Expr, entered: list[For], loops: list[For], common: list[For]
 ) -> None:
     """Refuses to accumulate the same element of a reduction more than once.
