@@ -229,6 +229,7 @@ def play(
     # Of an index that may be negative compiled code asks at every use whether it is.
     loaded, awaited, added = np.zeros(operands, np.uintp), np.zeros(operands, np.uintp), np.zeros(operands, np.uintp)
     shared = np.zeros(operands, np.uintp)  # those that products read share by share
+    staged = np.zeros(operands, np.uintp)  # those that only stages wait for
     # This visit's fills and those behind it that run ahead: first and last cycle, cycles of a DMA.
     under_way = np.zeros((max(held, 2) * operands, 3))
     w = np.zeros(work.shape[0])  # of a part
@@ -237,6 +238,7 @@ def play(
     began = np.zeros((3, int(queue) if late_fetch else 1))
     clock[BATCH], clock[GAP], clock[AWAKE] = batch, gap, awake
     useful = np.ones(ndims)  # share of a visit's products that no padding makes zero, by padded dimension
+    brought, share_there = np.zeros(ndims), np.ones(ndims)  # of the padded operand's last fill: elements, and of a whole one's
     due = np.zeros(operands, dtype=np.bool_)  # addends that the stages of this tile wait for
     outer, low_of = np.zeros(axes, dtype=np.int64), np.zeros(axes, dtype=np.int64)
     tile, rest = np.zeros(axes, dtype=np.int64), np.zeros(axes, dtype=np.int64)
@@ -312,10 +314,11 @@ def play(
                 share_of[k] = early[k] = 0.0
                 beats_of[k], transfers_of[k] = fill[BEATS, k, p, r], fill[TRANSFERS, k, p, r]
                 least[k] = beats_of[k] + latency * transfers_of[k]
-            turns = turning_of(int(w[OUT]), outer)
+            outs, inits = int(w[OUT]), int(w[AROUND])  # loops around the stages, and around the initial values
+            turns = turning_of(outs, outer)
             # Whether the next visit's loads reach their queue while this one's products wait.
             runs_ahead = not late_fetch or w[PIECES] + w[SLICES] * w[FIXED] / issue + 1 < queue
-            n_awaited = n_added = n_loaded = n_shared = deepest = 0
+            n_awaited = n_added = n_loaded = n_shared = n_staged = deepest = 0
             in_front = False  # whether something is loaded right in front of the stages
             for k in range(operands):
                 if engine[k] % 3 == 0:
@@ -327,6 +330,9 @@ def play(
                 if engine[k] == 1 and beats_of[k] > 0:
                     added[n_added] = k
                     n_added += 1
+                if engine[k] == 2 or after[k]:
+                    staged[n_staged] = k
+                    n_staged += 1
                 # A load further out stands before those further in; loops of one iteration are none.
                 turning[k] = turning_of(depth[k], outer)
                 # What only stages read stands right in front of them, behind the loops that they are behind.
@@ -345,10 +351,13 @@ def play(
                     deepest = max(deepest, depth[inward[i]])  # loops around the innermost load
             for k in range(operands):
                 # Where instructions wait to be fetched it counts which stand behind the initial values, and behind the products.
-                inside = turning[k] > 0 and turning[k] >= turning_of(int(w[AROUND]), outer)
+                inside = turning[k] > 0 and turning[k] >= turning_of(inits, outer)
                 turns_of[k] = 0 if not late_fetch else 2 if turning[k] > axes else 1 if inside else 0
-            n_uneven = n_looped = 0
+            # Behind a halo slices take turns in the places of a tile's copies, of which a single tile has one.
+            turn_of, n_uneven, n_looped = 1, 0, 0
             for a in range(axes):
+                if a < inits and outer[a] > 1:
+                    turn_of = banks_acc
                 if rest[a] != tile[a]:
                     uneven[n_uneven] = a
                     n_uneven += 1
@@ -361,16 +370,16 @@ def play(
                 comp += w[KNOWN]
                 load = max(load, comp)
             due[:] = False
+            busy = fetch * w[PIECES] + w[READ]  # cycles of the memory that the products of a visit take
+            unmoved = False  # whether what the last fill of the padded operand brought is that of this part's tiles
             bank = 0  # of the accumulator
             step = 0.0
             changed = 0
-            started = comp
-            since = 0.0
+            started, since = comp, 0.0
             paced = 0.0  # since then, counted as those that are left
             while True:
-                new_tile = step == 0 or changed < w[AROUND]  # whose initial values, and those of others, are still to be written
-                share = 1.0  # of a whole tile of the reduction: the last one may be smaller
-                strip = 1.0  # of a strip
+                new_tile = step == 0 or changed < inits  # whose initial values, and those of others, are still to be written
+                share = strip = 1.0  # of a whole tile of the reduction, and of a strip: the last one may be smaller
                 begun = made = ended = 1.0  # of whole tiles, what gets initial values now, is summed, and is stored
                 slices = int(w[SLICES])
                 for i in range(n_uneven):
@@ -380,18 +389,17 @@ def play(
                         continue
                     less = rest[a] / tile[a]
                     if a >= spatial:
-                        share *= less
-                        strip *= less if a >= tails.shape[2] else 1.0
+                        share, strip = share * less, strip * less if a >= tails.shape[2] else strip
                         continue
                     made *= less
-                    begun *= less if a < w[AROUND] else 1.0
-                    if a < w[OUT]:
+                    begun *= less if a < inits else 1.0
+                    if a < outs:
                         ended *= less
                         if a == w[SLICED]:
                             slices = -(-slices * rest[a] // tile[a])
                 ends = True  # whether the stages are next
                 if in_front:
-                    for a in range(int(w[OUT]), axes):
+                    for a in range(outs, axes):
                         ends = ends and counter[a] == outer[a] - 1
                 # Loads of this visit and its products, in program order.
                 load = max(load, told)
@@ -443,7 +451,7 @@ def play(
                             else:
                                 comp += written
                                 # Its tiles were stored long ago, but for the last; of another part's it is where there was room.
-                                if w[AROUND] >= w[OUT] or (step == 0 and apart[1, p, r] < 0):
+                                if inits >= outs or (step == 0 and apart[1, p, r] < 0):
                                     comp = max(comp, stored[bank])
                     elif turn == 2:
                         products = w[PRODUCTS] * share * made
@@ -480,7 +488,7 @@ def play(
                                 comp = worked(COMPUTES, comp, cycles, w[PIECES], load, clock, began, heads)
                             else:
                                 comp += reading + issue * pieces + w[RELOAD]
-                            load += fetch * w[PIECES] + w[READ]  # one bus for all
+                            load += busy  # one bus for all
                             last = comp - behind_reads
                     for i in range(n_loaded if turn == 0 or late_fetch else 0):
                         k = loaded[i]
@@ -496,25 +504,30 @@ def play(
                             there = 1.0  # share of a whole fill's rows
                             for d in range(ndims):
                                 a, b = mine[d, 0], mine[d, 1]
-                                at = 0
-                                if a >= 0:
-                                    low = low_of[a] if depth[k] > 0 else 0
-                                    if a < depth[k]:
-                                        low += counter[a] * tile[a]
-                                    at += mine[d, 2] * low
-                                if b >= 0 and b < depth[k]:
-                                    at += mine[d, 3] * (counter[b] * tile[b])
-                                whole, pad = sizes[d, 0], sizes[d, 4]
-                                high = min(at + sizes[d, 5], pad + sizes[d, 3])
-                                begin_at, often = max(at, pad), sizes[d, 6]
-                                got = max(high - begin_at, 0.0)
-                                if often > 1 and got > 0:
-                                    # An element stands at several indices.
-                                    got = (high - 1 - pad) // often - (begin_at - pad) // often + 1
-                                if got < sizes[d, 1]:
+                                moves = (changed <= a < depth[k] and outer[a] > 1) or (changed <= b < depth[k] and outer[b] > 1)
+                                if moves or not unmoved:
+                                    # Else the fill before stood at the same place.
+                                    at = 0
+                                    if a >= 0:
+                                        low = low_of[a] if depth[k] > 0 else 0
+                                        if a < depth[k]:
+                                            low += counter[a] * tile[a]
+                                        at += mine[d, 2] * low
+                                    if b >= 0 and b < depth[k]:
+                                        at += mine[d, 3] * (counter[b] * tile[b])
+                                    whole, pad = sizes[d, 0], sizes[d, 4]
+                                    high = min(at + sizes[d, 5], pad + sizes[d, 3])
+                                    begin_at, often = max(at, pad), sizes[d, 6]
+                                    got = max(high - begin_at, 0.0)
+                                    if often > 1 and got > 0:
+                                        # An element stands at several indices.
+                                        got = (high - 1 - pad) // often - (begin_at - pad) // often + 1
+                                    brought[d] = got
+                                    share_there[d] = got / whole if got != whole else 1.0
+                                if brought[d] < sizes[d, 1]:
                                     transfers = max(transfers, sizes[d, 2] * there)
-                                if got != whole:
-                                    there *= got / whole
+                                there *= share_there[d]
+                            unmoved = not stands[k]
                             beats *= there
                         if depth[k] > spatial:
                             beats *= strip
@@ -550,8 +563,9 @@ def play(
                             load += whole_fill
                         if shares[k] > 1:
                             share_of[k] = whole_fill / shares[k]
-                        under_way[fills, 1], under_way[fills, 2] = load, beats / transfers + latency
-                        fills += 1
+                        if n_added > 0:
+                            under_way[fills, 1], under_way[fills, 2] = load, beats / transfers + latency
+                            fills += 1
                         ready[k] = arrived = load
                         filled[k] = 1
                         slot[k] = own + 1 if own + 1 < banks[k] else 0
@@ -571,9 +585,10 @@ def play(
                         changed = a
                         break
                     counter[a] = 0
-                if changed < w[OUT]:
+                if changed < outs:
                     # The tile is complete, or all of several: their stages and stores, slice by slice.
-                    for k in range(operands):
+                    for i in range(n_staged):
+                        k = staged[i]
                         if engine[k] == 2:
                             comp = max(comp, ready[k])
                         if due[k]:
@@ -594,11 +609,6 @@ def play(
                     if ended != 1.0:
                         ended *= w[SLICES] / slices
                         stage, each = w[FIXED] + (stage - w[FIXED]) * ended, each * ended
-                    # Behind a halo slices take turns in the places of a tile's copies, of which a single tile has one.
-                    turn_of = 1
-                    for a in range(axes):
-                        if a < w[AROUND] and outer[a] > 1:
-                            turn_of = banks_acc
                     for at in range(slices):
                         if w[FIRST] >= 0 and at > 0:
                             comp = max(comp, stored[bank])
@@ -619,14 +629,15 @@ def play(
                         told = max(told, store - queue * w[STORE] / w[STORES])
                     done = comp
                     stored[bank] = store
-                    if changed < w[AROUND]:
+                    if changed < inits:
                         bank = bank + 1 if bank + 1 < banks_acc else 0
-                seen = step - since >= MOST or (since > 0 and step - since >= MOST / 2 and changed < w[OUT])
-                if leaps and changed >= 0 and ((step >= MOST / 3 and changed < w[OUT]) or step >= 2 * MOST):
+                seen = step - since >= MOST or (since > 0 and step - since >= MOST / 2 and changed < outs)
+                if leaps and changed >= 0 and ((step >= MOST / 3 and changed < outs) or step >= 2 * MOST):
                     # The first visits stand at a border, and have less to do than those whose pace goes for all that follow.
                     # Where stages come that late, in the midst of what they take at once.
                     leaps, started, since, paced = False, comp, step, 0.0
-                    inner = w[OUT] if changed < w[OUT] else spatial
+                    inner = outs if changed < outs else spatial
+                    unmoved = False
                     for a in range(axes):
                         counter[a] = int(MIDDLE * outer[a]) if a < inner else 0
                 elif changed < 0 or (seen and not leaps) or comp > enough[r]:
