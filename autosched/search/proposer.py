@@ -31,6 +31,7 @@ CHILDREN = 8
 GENERATIONS = 72  # few parents for long go further than many for a short time
 GENERATION = 512  # points that are estimated together
 FAR = 1.25  # times the lowest estimate of its form, beyond which nobody asks how far
+SURE = 0.999  # times that, below which an estimate of the pool has never been a rough one
 IDLE = 14  # generations without a lower draft after which breeding alone finds no better one for long
 SOON = 10  # as many where little may be won: what the model is asked of later is there by then
 POLISHED = 4  # points of different tiles, the lowest drafts first, whose neighbours are looked at then, together
@@ -96,7 +97,8 @@ class Proposer:
         self._pool = np.zeros((0, space.width), np.int32)
         self._drafts: Floats = np.zeros(0)
         self._bounds = np.zeros(0, np.int64)
-        self._pooled: set[bytes] = set()  # the first of the pool's points, which are distinct, as far as anybody asked
+        self._lowest: dict[int, float] = {}  # of every form the lowest draft of the pool
+        self._pooled: dict[bytes, int] = {}  # the places of the pool's points, which are distinct, as far as anybody asked
         if listed is not None:
             self._take(listed, space.draft(listed))
 
@@ -192,7 +194,9 @@ class Proposer:
         new = self._points[sum(len(drafts) for _, drafts in self._learned) :]
         if new:
             points = np.stack(new)
-            drafts = self.space.draft(points)
+            drafts = self._known(points)
+            if len(rough := np.flatnonzero(np.isnan(drafts))):
+                drafts[rough] = self.space.draft(points[rough])
             self._learned.append((self.space.features(points, drafts), drafts))
         features, drafts = (np.concatenate(known) for known in zip(*self._learned))
         self.model.fit(features, drafts, np.array(self._cycles))
@@ -207,6 +211,7 @@ class Proposer:
             _, self._pool, self._drafts, explored, self.rng.bit_generator.state = known
             self._explored = set(explored)
             self._bounds = np.full(len(self._pool), UNKNOWN)
+            _note(self._lowest, self._pool, self._drafts)
             return
         bred = 0
         while bred < ENOUGH:
@@ -297,9 +302,7 @@ class Proposer:
         self._explored.update(keys(centres[new]))
         near = self.space.neighbours_of(centres[new])
         near = near[self._strange(near)]
-        lowest: dict[int, float] = {}
-        _note(lowest, self._pool, self._drafts)
-        self._take(near, self._estimates(near, lowest))
+        self._take(near, self._estimates(near, dict(self._lowest)))
         return True
 
     def _dear(self) -> bool:
@@ -351,14 +354,31 @@ class Proposer:
 
     def _strange(self, points: Points) -> npt.NDArray[np.bool_]:
         """Which points are not in the pool, shape (n,)."""
-        self._pooled.update(keys(self._pool[len(self._pooled) :]))
-        return are_new(points, self._pooled)
+        return are_new(points, self._places())
+
+    def _places(self) -> dict[bytes, int]:
+        """Where every point of the pool stands there."""
+        since = len(self._pooled)
+        self._pooled.update(zip(keys(self._pool[since:]), range(since, len(self._pool))))
+        return self._pooled
+
+    def _known(self, points: Points) -> Floats:
+        """The drafts of points that the pool has, but for rough ones, shape (n,); NaN of all others.
+
+        Whatever estimates need not be worked out to their end is above FAR times a lowest draft that the pool has, or has less.
+        """
+        places = self._places()
+        at = np.array([places.get(key, -1) for key in keys(points)], dtype=np.int64)
+        drafts = np.where(at < 0, np.nan, self._drafts[at]) if len(self._drafts) else np.full(len(points), np.nan)
+        drafts[~(drafts < SURE * _enough(self._lowest, points))] = np.nan
+        return drafts
 
     def _take(self, points: Points, drafts: Floats) -> None:
         """Points that are new join the pool."""
         self._pool = np.concatenate([self._pool, points])
         self._drafts = np.concatenate([self._drafts, drafts])
         self._bounds = np.concatenate([self._bounds, np.full(len(points), UNKNOWN)])
+        _note(self._lowest, points, drafts)
 
     def _bounds_of(self, places: Ints) -> Ints:
         """Cycles that points of the pool need at least, by their places; worked out when somebody asks."""
@@ -437,10 +457,11 @@ class Proposer:
 
     def _estimates(self, points: Points, lowest: dict[int, float]) -> Floats:
         """Drafts, those of points far above the lowest of their form only roughly; the lowest of every form is noted."""
-        drafts = np.zeros(len(points))
+        drafts = self._known(points)
         for since in range(0, len(points), GENERATION):
-            own = points[since : since + GENERATION]
-            drafts[since : since + GENERATION] = found = self.space.draft(own, _enough(lowest, own))
+            own, found = points[since : since + GENERATION], drafts[since : since + GENERATION]
+            if len(new := np.flatnonzero(np.isnan(found))):
+                found[new] = self.space.draft(own[new], _enough(lowest, own[new]))
             _note(lowest, own, found)
         return drafts
 
