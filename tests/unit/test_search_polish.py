@@ -82,6 +82,21 @@ def test_what_was_looked_around_is_remembered_with_the_population() -> None:
     np.testing.assert_array_equal(again._pool, first._pool)
 
 
+@pytest.mark.parametrize("name", NAMES[:2])
+def test_estimates_that_the_pool_knows_are_the_exact_ones(name: str) -> None:
+    proposer = begun(name, 0)
+    known, exact = proposer._known(proposer._pool), proposer.space.draft(proposer._pool)
+    rough, sure = proposer._drafts != exact, ~np.isnan(known)
+    assert rough.any() and sure[proposer._drafts.argmin()] and not (rough & sure).any()
+    np.testing.assert_array_equal(known[sure], exact[sure])
+    # What the pool has not, nobody knows; a proposer that begins with what is remembered knows the same.
+    strange = proposer.space.sample(np.random.default_rng(9), 64)
+    assert np.isnan(proposer._known(strange[proposer._strange(strange)])).all()
+    again = Proposer(proposer.space, 0)
+    again.batch(1)
+    np.testing.assert_array_equal(again._known(proposer._pool), known)
+
+
 def bred(space: Space, monkeypatch: pytest.MonkeyPatch, near: float) -> tuple[Proposer, list[set[bytes]]]:
     """A proposer, and how the points of each population that it has bred from begin."""
     found: list[set[bytes]] = []
