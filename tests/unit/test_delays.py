@@ -122,7 +122,8 @@ def test_only_the_value_of_a_plain_block() -> None:
     ("(b * 16 >> 4) - b", -(2**27), 2**27 - 1, True),
     ("(b * 16 >> 4) - b", -(2**27), 2**27, False),  # what is shifted now wraps around
     ("(x >> 1) + b", 0, 2**30, False),
-    ("(x >> 31) + b", 0, 0, True),
+    ("(x >> 31) + b * 3", 0, 0, True),  # the factor is more than int32 holds
+    ("(b >> 1) - 1073741825", MOST - 5, MOST, True),  # and so is the constant
 ])
 def test_nothing_wraps_around(value: str, low: int, high: int, fits: bool) -> None:
     func = program(value, low, high)
