@@ -139,11 +139,11 @@ def _can_share(site: Site, read: Access, uses: dict[Buffer, list[tuple[Site, Acc
     if not all(encloses(result, box(w, shared)) for _, w, is_write in uses[a] if is_write):
         return False
     for depth in range(len(lifetime(uses[a])), len(site.outer)):
-        # A loop that repeats this site while the operand is still being made, or keeps some of it for the next turn, must work
-        # on new elements each time.
+        # A loop that repeats this site while the operand is there, still being made, or kept in part for the next turn, must
+        # work on new elements each time.
         loop, fixed = site.outer[depth], site.outer[: depth + 1]
         others = [x for s, x, _ in uses[a] if s is not site and loop in s.path]
-        if not others or any(c == Lin({loop: 1}, 1 - loop.extent) for c in site.conds):
+        if (loop.extent == 1 and not others) or any(c == Lin({loop: 1}, 1 - loop.extent) for c in site.conds):
             continue
         mine = box(site.write, fixed)
         if not separates(mine, loop) or not all(encloses(mine, box(x, fixed)) for x in others):

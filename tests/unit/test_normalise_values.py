@@ -262,14 +262,23 @@ def test_what_int8_does_not_hold_of_a_sum_is_made_for_every_lane(target: str) ->
     computes(without_means(lambda s: s >> 3), target)
 
 
-@pytest.mark.parametrize("kind", ["stored", "squares"])
-def test_what_int8_does_not_hold_of_a_result_or_of_squares_is_read_where_it_is_made(kind: str) -> None:
+def less_an_eighth(squared: bool, stored: bool) -> PrimFunc:
     x, k = te.placeholder((3, 32), "int8", name="x"), te.reduce_axis((0, 32), "k")
-    s = te.compute((3,), lambda i: te.sum(wide(x[i, k]) * (wide(x[i, k]) if kind == "squares" else 1), axis=k), name="s")
+    s = te.compute((3,), lambda i: te.sum(wide(x[i, k]) * (wide(x[i, k]) if squared else 1), axis=k), name="s")
     y = te.compute((3, 32), lambda i, j: te.max(te.min(wide(x[i, j]) - (s[i] >> 3), 127), -128).astype("int8"), name="y")
+    return te.create_prim_func([x, *([s] if stored else []), y])
+
+
+def test_what_int8_does_not_hold_of_a_result_is_read_where_it_is_made() -> None:
     with refused(SpaceError, "index") as caught:
-        Space(te.create_prim_func([x, *([s] if kind == "stored" else []), y]), "vta-de10")
+        Space(less_an_eighth(False, True), "vta-de10")
     assert "reads s at another place than it writes" in str(caught.value)
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_what_int8_does_not_hold_of_squares_is_made_anew_for_each_tile(target: str) -> None:
+    """What its sums start with is loaded once and read by every tile, so none of them works in its place."""
+    computes(less_an_eighth(True, False), target)
 
 
 @pytest.mark.parametrize("target", TARGETS)
