@@ -15,7 +15,7 @@ from autosched.ir.stmt import Block, BufferStore, PrimFunc
 from autosched.schedule import Schedule
 from autosched.target import Target
 from space.normalise import lacking, negation
-from space.normalise.blocks import device_blocks
+from space.normalise.blocks import device_blocks, given
 
 
 def applies(func: PrimFunc, target: Target) -> bool:
@@ -30,7 +30,7 @@ def applies(func: PrimFunc, target: Target) -> bool:
 
 def apply(sch: Schedule, target: Target) -> None:
     """Writes what every such sum starts with in shifts, sums, minima and maxima; elements of int8 are none of the ALU's."""
-    for name in [b.name for b in device_blocks(sch.func) if _narrow(b)]:
+    for name in [b.name for b in device_blocks(sch.func) if _narrow(b) and not _made_away(sch.func, b)]:
         with suppress(ScheduleError):  # what is in the way of a schedule, analysis says
             sch.join_init_behind(sch.get_sblock(name))
     for name in [b.name for b in device_blocks(sch.func) if _lacks(b, target)]:
@@ -67,6 +67,13 @@ def _lacks(block: Block, target: Target) -> bool:
 def _narrow(block: Block) -> bool:
     """Whether a reduction starts with elements of int8, as they are or wider: a stage behind takes these in."""
     return isinstance(block.init, BufferStore) and any(x.dtype == "int8" for x in loads_in(block.init.value))
+
+
+def _made_away(func: PrimFunc, block: Block) -> bool:
+    """Whether a reduction starts with a difference, and with elements that the program makes: a sum with their negatives."""
+    start, own = block.init, given(func)
+    return isinstance(start, BufferStore) and negation.takes_away_loads(start.value) and any(
+        x.dtype == "int8" and x.buffer not in own for x in loads_in(start.value))
 
 
 def _rewritten(sch: Schedule, name: str, target: Target) -> None:

@@ -224,7 +224,9 @@ def rows(products: int, tail: Callable[[Any], Any], padded: int = 0) -> PrimFunc
 @pytest.mark.usefixtures("brief")
 @pytest.mark.parametrize(("products", "padded", "tail", "cycles"), [
     (2, 0, lambda v: leaky(v, 3, 6), 6), (3, 0, lambda v: leaky(v, 3, 6), 7), (3, 1, lambda v: leaky(v, 3, 6), 6),
-    (4, 1, lambda v: leaky(v, 3, 6), 7), (5, 0, lambda v: leaky(v, 3, 5), 6), (6, 0, lambda v: leaky(v, 3, 5), 7),
+    # Squares of places are laid out with their padding: how many products that leaves is not told.
+    (4, 1, lambda v: leaky(v, 3, 6), 6),
+    (5, 0, lambda v: leaky(v, 3, 5), 6), (6, 0, lambda v: leaky(v, 3, 5), 7),
     (10, 0, lambda v: (v * 37) >> 12, 4), (11, 0, lambda v: (v * 37) >> 12, 6), (11, 1, lambda v: (v * 37) >> 12, 4),
     (12, 1, lambda v: (v * 37) >> 12, 6),
 ])
