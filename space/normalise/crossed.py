@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from autosched.errors import ScheduleError
 from autosched.ir.expr import BufferLoad, int_value
 from autosched.ir.functor import free_vars
 from autosched.ir.stmt import Block, BufferStore, PrimFunc
@@ -69,16 +68,8 @@ def apart(sch: Schedule, target: Target) -> Schedule | None:
         sch: of the program.
         target: the machine.
     """
-    made = sch.copy()
-    try:
-        for _ in range(MOST):
-            found = _first(made.func, target)
-            if found is None:
-                break
-            _crossed(made, found, target)
-    except ScheduleError:
-        return None  # what is in the way of a schedule, analysis says
-    return made if len(made.trace.insts) > len(sch.trace.insts) else None
+    return everywhere.one_by_one(
+        sch, lambda func: _first(func, target), lambda made, found: _crossed(made, found, target), MOST)
 
 
 def _first(func: PrimFunc, target: Target) -> _Sum | None:

@@ -8,7 +8,8 @@ ones where a channel is one of the group. The stages behind the sum are computed
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import NamedTuple, TypeVar
 
 from autosched.errors import ScheduleError
 from autosched.ir.expr import BufferLoad, Var, int_value
@@ -22,6 +23,7 @@ from space.normalise.blocks import device_blocks, extents, loads_of, readers_of,
 from space.normalise.copies import constant
 
 MOST = 16  # sums, and stages behind them
+Found = TypeVar("Found")
 
 
 class _Read(NamedTuple):
@@ -55,13 +57,27 @@ def apart(sch: Schedule, target: Target) -> Schedule | None:
         sch: of the program.
         target: the machine.
     """
+    return one_by_one(sch, lambda func: _first(func, target), lambda made, found: _made(made, found, target), MOST)
+
+
+def one_by_one(
+    sch: Schedule, first: Callable[[PrimFunc], Found | None], change: Callable[[Schedule, Found], None], most: int
+) -> Schedule | None:
+    """A schedule in which everything is changed that is found, the first of it again and again; None where there is none.
+
+    Args:
+        sch: of the program; stays as it is.
+        first: what is found first in a program.
+        change: changes it; what a primitive refuses makes it None.
+        most: how often.
+    """
     made = sch.copy()
     try:
-        for _ in range(MOST):
-            found = _first(made.func, target)
+        for _ in range(most):
+            found = first(made.func)
             if found is None:
                 break
-            _made(made, found, target)
+            change(made, found)
     except ScheduleError:
         return None  # what is in the way of a schedule, analysis says
     return made if len(made.trace.insts) > len(sch.trace.insts) else None
