@@ -89,7 +89,10 @@ def holds(func: PrimFunc, target: Target, patch: pytest.MonkeyPatch, most: int =
 
 @pytest.mark.parametrize(("name", "config"), [
     ("matrix_squared", BLOCK8), ("concat_of_pools", FSIM), ("conv_chain", FSIM),
-    *(pytest.param(name, config, marks=pytest.mark.slow) for name in (*IN_TURN, *BEHIND) for config in (BLOCK8, FSIM)),
+    *(pytest.param(name, config, marks=pytest.mark.slow) for name in (*IN_TURN, *BEHIND) for config in (BLOCK8, FSIM)
+      if (name, config) != ("dense_three_outputs", BLOCK8)),
+    pytest.param("dense_three_outputs", BLOCK8, marks=[pytest.mark.slow, pytest.mark.xfail(
+        strict=True, reason="stages of one of three nests behind a loop: 84 accumulators are alive, and 60 are reckoned")]),
 ])
 def test_nests_are_in_the_accumulator_one_after_the_other(
     name: str, config: Mapping[str, object], user_programs: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
