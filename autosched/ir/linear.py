@@ -9,7 +9,7 @@ from __future__ import annotations
 from math import gcd, inf
 from typing import Any
 
-from autosched.ir.expr import BinOp, Expr, IntImm, Var, bits, is_int
+from autosched.ir.expr import BinOp, Expr, IntImm, Var, bits, is_int, wrap
 from autosched.ir.print_expr import expr_text
 
 Terms = dict[Expr, int]
@@ -105,14 +105,6 @@ def _rank(item: tuple[Expr, int]) -> tuple[int, int]:
     return -c, -1
 
 
-def _wrapped(value: int, dtype: str) -> int:
-    """A constant as its type holds it: integers wrap around. None below 128 needs that."""
-    if -128 < value < 128 or not is_int(dtype):
-        return value
-    half = 1 << (bits(dtype) - 1)
-    return (value + half) % (2 * half) - half
-
-
 def _is_lowest(value: int, dtype: str) -> bool:
     """Whether a constant has no negative of its type: it is added, where others are taken away."""
     return value <= -128 and is_int(dtype) and value == -(1 << (bits(dtype) - 1))
@@ -122,7 +114,8 @@ def build(terms: Terms, k: int, dtype: str) -> Expr:
     """The expression of a linear form."""
     if not terms:
         return IntImm(k, dtype)
-    k = _wrapped(k, dtype)
+    if is_int(dtype):
+        k = wrap(k, dtype)
     result: Expr | None = None
     items: Any = terms.items()
     if len(terms) > 1:

@@ -23,6 +23,17 @@ def dtype_bounds(dtype: str) -> Interval:
     return (0, (1 << width) - 1) if dtype.startswith("uint") else (-(1 << (width - 1)), (1 << (width - 1)) - 1)
 
 
+def neutral(op: str, dtype: str) -> int:
+    """What changes no integer of a type that it is joined with.
+
+    Args:
+        op: ``+``, ``min`` or ``max``.
+        dtype: the type.
+    """
+    low, high = dtype_bounds(dtype)
+    return {"+": 0, "min": high, "max": low}[op]
+
+
 @dataclass
 class ValueBounds:
     """Intervals of the values of a function's expressions; what is not known has its type's range.

@@ -430,10 +430,11 @@ class Proposer:
         lowest: dict[int, float] = {}
         self._lowers(lowest, population, drafts)
         idle = bred = 0
-        low, much = float(drafts.min(initial=np.inf)), NEAR * self._floor
+        much = NEAR * self._floor
         soon = min(SOON if soon is None else soon, IDLE)
-        while bred < generations and idle < (IDLE if low > much else soon) and len(elite):
-            if bred == TRIED and low > goal:
+        while bred < generations and len(elite):
+            low = min(lowest.values(), default=np.inf)
+            if idle >= (IDLE if low > much else soon) or (bred == TRIED and low > goal):
                 break
             bred += 1
             best = np.argsort(scores, kind="stable")[:ELITE]
@@ -443,7 +444,6 @@ class Proposer:
             idle += 1
             if len(new):
                 _note(near, new, found)
-                low = min(low, float(found.min()))
                 idle = 0 if self._lowers(lowest, new, found) else idle
                 lived.append(new)
                 estimates.append(found)

@@ -10,7 +10,7 @@ from autosched.errors import ScheduleError, SpaceError
 from autosched.ir.expr import COMPARISON, BinOp, BufferLoad, Cast, Expr, Var, binary, int_value
 from autosched.ir.functor import stmt_children, walk, walk_expr
 from autosched.ir.host import PACK, is_move, kind_of
-from autosched.ir.patterns import choice_of, has_loads
+from autosched.ir.patterns import choice_of, has_loads, update_of
 from autosched.ir.remembered import remembered
 from autosched.ir.simplify import linear_form
 from autosched.ir.stmt import Block, BlockRealize, Buffer, BufferStore, For, PrimFunc, Range, SeqStmt, Stmt
@@ -177,6 +177,12 @@ def turning_point(condition: Expr) -> tuple[Var, int] | None:
 def readers_of(func: PrimFunc, buffer: Buffer) -> list[Block]:
     """The accelerator's other blocks that load from a buffer, in program order."""
     return [b for b in device_blocks(func) if any(x.buffer is buffer for x in loads_of(b))]
+
+
+def joins_by(block: Block) -> str:
+    """The operation by which a reduction takes in terms, +, min or max; empty of any other block."""
+    update = update_of(store_of(block)) if block.init is not None else None
+    return "" if update is None else update[0]
 
 
 def is_extremum(value: Expr) -> bool:

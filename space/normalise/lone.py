@@ -12,12 +12,11 @@ from contextlib import suppress
 from autosched.errors import ScheduleError
 from autosched.ir.expr import BufferLoad, Cast
 from autosched.ir.functor import walk_expr
-from autosched.ir.patterns import update_of
 from autosched.ir.stmt import Block, PrimFunc
 from autosched.schedule import Schedule
 from autosched.schedule.primitives.reductions.factors import is_narrow
 from autosched.target import Target
-from space.normalise.blocks import device_block, device_blocks, loads_of, store_of, writer_of, written
+from space.normalise.blocks import device_block, device_blocks, joins_by, loads_of, store_of, writer_of, written
 from space.normalise.copies import path_of
 
 
@@ -60,7 +59,6 @@ def _lone(func: PrimFunc, block: Block, types: tuple[str, ...] = ("int32",)) -> 
     made = written(func)
     loads = [x for x in loads_of(block) if x.buffer in made and x.dtype in types]
     makers = {x.buffer: writer_of(func, x.buffer) for x in loads}
-    extrema = [b for b, maker in makers.items() if maker is not None and maker.init is not None and (
-        update := update_of(store_of(maker))) is not None and update[0] in ("min", "max")]
+    extrema = [b for b, maker in makers.items() if maker is not None and joins_by(maker) in ("min", "max")]
     for buffer in extrema[len(extrema) == len(makers) :]:
         yield next(x for x in loads if x.buffer is buffer)

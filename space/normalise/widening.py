@@ -16,7 +16,7 @@ from autosched.ir.stmt import Block, Buffer, BufferStore, PrimFunc
 from autosched.schedule import Schedule
 from autosched.schedule.primitives.reductions.diagonal import converts
 from autosched.target import Target
-from space.normalise.blocks import device_blocks, extents, loads_of, product_of, readers_of, store_of, unfit, written
+from space.normalise.blocks import device_blocks, extents, joins_by, loads_of, product_of, readers_of, store_of, unfit, written
 from space.normalise.copies import part_of
 
 FACTORS = range(-128, 128)  # what an element of the identity holds; the ALU multiplies by others, and shifts, behind it
@@ -48,7 +48,7 @@ def apply(sch: Schedule, target: Target, loaded: bool = False, lone: bool = Fals
     for _ in range(MOST):
         blocks = device_blocks(sch.func)
         if lone and _behind_extrema(blocks):
-            blocks = sorted(blocks, key=lambda b: b.init is None or _operation(b) != "+")
+            blocks = sorted(blocks, key=lambda b: joins_by(b) != "+")
         if not any(_step(sch, block, config.block_out, loaded, apart) for block in blocks):
             return
     raise unfit(f"more than {MOST} steps to widen int8 operands")
@@ -129,20 +129,14 @@ def _step(sch: Schedule, block: Block, lanes: int, loaded: bool, apart: set[str]
     return True
 
 
-def _operation(block: Block) -> str:
-    """The operation that makes what a block stores; empty where none does."""
-    value = store_of(block).value
-    return value.op if isinstance(value, BinOp) else ""
-
-
 def _behind_extrema(blocks: Sequence[Block]) -> bool:
     """Whether a sum takes in elements of int8 that a minimum or maximum before it takes in as well."""
     compared = set[Buffer]()
     for block in blocks:
-        read = {x.buffer for x in loads_of(block) if x.dtype == "int8"} if block.init is not None else set[Buffer]()
-        if _operation(block) == "+" and read & compared:
+        read = {x.buffer for x in loads_of(block) if x.dtype == "int8"}
+        if joins_by(block) == "+" and read & compared:
             return True
-        compared |= read if _operation(block) in ("min", "max") else set[Buffer]()
+        compared |= read if joins_by(block) in ("min", "max") else set[Buffer]()
     return False
 
 
@@ -152,7 +146,7 @@ def _is_extremum(sch: Schedule, name: str) -> bool:
     block = next((b for buffer, b in made.items() if buffer.name == name), None)
     value = None if block is None else store_of(block).value
     maker = made.get(value.value.buffer) if isinstance(value, Cast) and isinstance(value.value, BufferLoad) else None
-    return maker is not None and maker.init is not None and _operation(maker) in ("min", "max")
+    return maker is not None and joins_by(maker) in ("min", "max")
 
 
 def _wanted_narrow(sch: Schedule, name: str) -> bool:

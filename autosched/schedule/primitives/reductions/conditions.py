@@ -12,7 +12,7 @@ from autosched.ir.print_expr import expr_text
 from autosched.ir.region import with_access
 from autosched.ir.simplify import Analyzer
 from autosched.ir.stmt import TRUE, Block, BlockRealize, BufferStore, For, IfThenElse, IterVar, SeqStmt, Stmt, seq
-from autosched.ir.value_bounds import dtype_bounds
+from autosched.ir.value_bounds import neutral
 from autosched.schedule.analysis.boxes import loop_ranges
 from autosched.schedule.kit.base import BlockRV, ScheduleBase
 from autosched.schedule.kit.limits import bounds
@@ -196,9 +196,7 @@ def _after(block: Block, own: BufferLoad, before: Expr, stmt: Stmt) -> Expr:
 
 
 def _neutral(op: str, dtype: str) -> Expr:
-    """What changes nothing."""
-    low, high = dtype_bounds(dtype)
-    return const({"+": 0, "max": low, "min": high}[op], dtype)
+    return const(neutral(op, dtype), dtype)
 
 
 def _choice(condition: Expr, yes: Expr, no: Expr) -> Expr:

@@ -7,7 +7,7 @@ from math import prod
 
 import numpy as np
 
-from autosched.ir.expr import BinOp, BufferLoad, Cast, Expr, IntImm, Var, binary, cast, const, int_value
+from autosched.ir.expr import BufferLoad, Expr, IntImm, Var, binary, cast, const, int_value
 from autosched.ir.functor import free_vars, substitute
 from autosched.ir.patterns import update_of
 from autosched.ir.region import with_access
@@ -21,6 +21,7 @@ from autosched.schedule.kit.primitive import primitive
 from autosched.schedule.kit.refusal import Refusal
 from autosched.schedule.kit.state import State
 from autosched.schedule.primitives.reductions.diagonal import iterator_of, with_constant
+from autosched.schedule.primitives.reductions.negation import factors_of
 from autosched.schedule.primitives.reductions.plain import require_once, top_of
 
 # What keeps the products of a row with others below that with itself. Each of at most 2^15 steps adds 2^14 at most, so that sums
@@ -88,15 +89,14 @@ class Crossing(ScheduleBase):
         return self.block_rv(made)
 
 
-def _factors(block: Block) -> list[BufferLoad]:
+def _factors(block: Block) -> tuple[BufferLoad, BufferLoad]:
     """The two elements that a block multiplies at each step, to add that up."""
     store = block.body
     update = update_of(store) if isinstance(store, BufferStore) and block.init is not None else None
     term = update[1] if update is not None and update[0] == "+" else None
-    sides = (term.a, term.b) if isinstance(term, BinOp) and term.op == "*" else ()
-    loads = [s.value for s in sides if isinstance(s, Cast) and s.dtype == "int32" and isinstance(s.value, BufferLoad)]
+    loads = None if term is None else factors_of(term)
     zero = isinstance(block.init, BufferStore) and int_value(block.init.value) == 0
-    if len(loads) != 2 or any(x.dtype != "int8" for x in loads) or not zero:
+    if loads is None or not zero:
         raise Refusal(f"block {block.name} sums up no products of two int8 elements, converted to int32, from 0", [block.ident],
                       code="form")
     return loads

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import reduce
 
-from autosched.ir.expr import BinOp, BufferLoad, Call, Expr, bits, const, int_value
+from autosched.ir.expr import BinOp, BufferLoad, Call, Expr, bits, const, int_value, wrap
 from autosched.ir.functor import expr_children
 from autosched.ir.region import with_access
 from autosched.ir.stmt import Block, BufferStore
@@ -84,9 +84,9 @@ class _Sum:
 
     def written(self) -> Expr:
         """The sum of some values as an expression; factors wrap around, which does nothing to a sum that stays in its type."""
-        terms = [(value, _wrapped(factor)) for value, factor in self.multiples.items()]
+        terms = [(value, wrap(factor, NUMBER)) for value, factor in self.multiples.items()]
         every = [value if factor == 1 else BinOp("*", value, const(factor, NUMBER), NUMBER) for value, factor in terms]
-        constant = _wrapped(self.constant)
+        constant = wrap(self.constant, NUMBER)
         return reduce(lambda a, b: BinOp("+", a, b, NUMBER), [*every, *([const(constant, NUMBER)] if constant else [])])
 
 
@@ -161,12 +161,6 @@ def _divides(value: Expr) -> int | None:
         return None
     by = int_value(value.args[1])
     return by if by is not None and 0 < by < bits(NUMBER) else None
-
-
-def _wrapped(value: int) -> int:
-    """A number in int32, wrapped around."""
-    half = 1 << (bits(NUMBER) - 1)
-    return (value + half) % (2 * half) - half
 
 
 __all__ = ["Delays"]

@@ -9,7 +9,7 @@ from autosched.ir.functor import rewrite, substitute
 from autosched.ir.patterns import loads_from, update_of
 from autosched.ir.region import with_access
 from autosched.ir.stmt import Block, BlockRealize, Buffer, BufferStore, IterVar, Stmt, seq
-from autosched.ir.value_bounds import dtype_bounds
+from autosched.ir.value_bounds import neutral
 from autosched.schedule.analysis.dependence import scope_of
 from autosched.schedule.analysis.one_to_one import injective
 from autosched.schedule.kit.base import BlockRV, ScheduleBase
@@ -73,12 +73,6 @@ class Starts(ScheduleBase):
         return self.block_rv(made)
 
 
-def _neutral(op: str, dtype: str) -> int:
-    """What changes nothing that it is joined with."""
-    low, high = dtype_bounds(dtype)
-    return {"+": 0, "min": high, "max": low}[op]
-
-
 def _behind(state: State, realize: BlockRealize) -> tuple[Stmt, Block]:
     block = realize.block
     store, init = block.body, block.init
@@ -88,7 +82,7 @@ def _behind(state: State, realize: BlockRealize) -> tuple[Stmt, Block]:
         raise Refusal(f"block {block.name} is no reduction of integers with +, min or max", [block.ident], code="form")
     op, term = update
     dtype = store.buffer.dtype
-    start = _neutral(op, dtype)
+    start = neutral(op, dtype)
     if init.indices != store.indices or loads_from(init.value, store.buffer) or int_value(init.value) == start:
         raise Refusal(f"block {block.name} starts with {start} already, or with something else than a value of its own element",
                       [block.ident], code="form")
