@@ -7,11 +7,29 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from space.space import VERSION, Space
 
-__all__ = ["VERSION", "Space"]
+__all__ = ["VERSION", "Space", "warm"]
+
+
+def warm() -> None:
+    """Compile the kernels that points are estimated and written out with, or load them from numba's cache.
+
+    They are those of a small convolution with padding, a bias and a requantisation, and a search that breeds needs no others.
+    """
+    import numpy as np
+
+    from autosched import workloads
+    from autosched.target import get_target
+    from space.space import Space
+
+    space = Space(workloads.named_workload("conv2d:h=14,w=14,ci=32,co=32,k=3,pad=1").func, get_target("vta-de10"))
+    points = space.sample(np.random.default_rng(0), 64)
+    space.draft(points)
+    for point in points[:16]:
+        space.trace(point)
 
 
 def __getattr__(name: str) -> Any:
-    if name in __all__:
+    if name in ("VERSION", "Space"):
         from space import space
 
         return getattr(space, name)

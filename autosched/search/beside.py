@@ -27,6 +27,11 @@ class Beside:
         self.module = module
         self._process: subprocess.Popen[bytes] | None = None
 
+    @property
+    def started(self) -> bool:
+        """Whether it has been."""
+        return self._process is not None
+
     def start(self) -> None:
         """Starts, unless it has."""
         if self._process is None:

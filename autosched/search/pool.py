@@ -51,7 +51,7 @@ class MeasurePool:
         name = executor or ("dask" if scheduler else "loky" if jobs > 1 and may_start() else "serial")
         self.executor: Executor = make_executor(name, max(1, jobs), scheduler)
         self.patience = patience
-        self.checks = Beside("sim.semantics")
+        self.checks, self.drafts = Beside("sim.semantics"), Beside("space")
         self.loaded = False  # whether this process has what checks run
         self.each = CALL_SECONDS  # seconds per candidate, as measured lately
         # Calls that nobody waits for any more, and when their workers are given up; until then these are not free.
@@ -78,7 +78,11 @@ class MeasurePool:
 
             with notices.told_to(compiling):
                 timing.warm()
+                if self.checks.started:
+                    # Estimates run the kernels that are compiled by now, and many of their own: two processes take half the time.
+                    self.drafts.start()
                 lower.warm()
+                self.drafts.wait()
             if self.executor.copies:
                 self.executor.start()
         except BaseException:
@@ -93,6 +97,7 @@ class MeasurePool:
 
     def _stop(self) -> None:
         with undisturbed():
+            self.drafts.stop()
             self.checks.stop()
             self.executor.stop()
 

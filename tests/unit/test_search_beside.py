@@ -1,0 +1,74 @@
+"""Kernels that are compiled beside each other: what is, when nobody has compiled yet, and who waits for it."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from autosched import lower
+from autosched.search import pool as pool_module
+from autosched.search.pool import MeasurePool
+from sim import notices, timing
+
+# Which kernels of the space have been compiled, or loaded, and for which types: by what a search runs behind `warm`.
+SAID = """
+import json, sys
+import autosched, space
+
+def kernels():
+    return {f"{module}.{x.__name__}": sorted(map(str, x.signatures)) for module, loaded in list(sys.modules.items())
+            if module.startswith("space.") for x in vars(loaded).values() if hasattr(x, "signatures") and x.__module__ == module}
+
+space.warm()
+before = kernels()
+for name in sys.argv[2:]:
+    autosched.tune(name, trials=2, jobs=1, log=sys.argv[1])
+print(json.dumps([before, kernels()]))
+"""
+
+
+def test_a_search_estimates_with_kernels_that_are_warm(tmp_path: Path) -> None:
+    """Each that it compiled besides would be compiled while nothing else is done."""
+    names = ("conv2d:h=8,w=8,ci=16,co=32,k=3,pad=1", "dense:m=4,k=64,n=32", "max_pool2d:h=8,w=8,c=16,k=3,stride=2,pad=1")
+    words = [sys.executable, "-c", SAID, str(tmp_path), *names]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=600, check=True)
+    before, after = json.loads(done.stdout.splitlines()[-1])
+    assert len(before["space._play_kernel.play"]) == 1
+    assert after == before
+
+
+class Noted:
+    """In the place of a process that compiles: writes down what becomes of it."""
+
+    def __init__(self, log: list[str], module: str) -> None:
+        self.log, self.module, self.started = log, module, False
+
+    def start(self) -> None:
+        self.started = True
+        self.log.append(f"{self.module} begins")
+
+    def wait(self) -> None:
+        self.log.append(f"{self.module} is waited for")
+
+    def stop(self) -> None:
+        self.log.append(f"{self.module} ends")
+
+
+@pytest.mark.parametrize("compiles", [True, False])
+def test_estimates_are_compiled_beside_lowering_where_anything_is(monkeypatch: pytest.MonkeyPatch, compiles: bool) -> None:
+    log: list[str] = []
+
+    def timed() -> None:
+        log.append("timing")
+        if compiles:
+            notices.tell("compiling kernels")
+
+    monkeypatch.setattr(pool_module, "Beside", lambda module: Noted(log, module))
+    monkeypatch.setattr(timing, "warm", timed)
+    monkeypatch.setattr(lower, "warm", lambda: log.append("lowering"))
+    with notices.told_to(lambda _: None), MeasurePool(1):
+        log.append("search")
+    begun = [["sim.semantics begins", "space begins"], []][not compiles]
+    assert log == ["timing", *begun, "lowering", "space is waited for", "search", "space ends", "sim.semantics ends"]
