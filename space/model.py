@@ -531,7 +531,8 @@ class Model:
         """What every buffer takes of its memory, and in which of the parts; what a part has not is of no elements.
 
         All that a part has counts as alive for the whole of it, and every stage without a sum has a place of its own, although
-        lowering may find that some is not: shared memory costs overlap.
+        lowering may find that some is not: shared memory costs overlap. It is what a point can do with: where there is room,
+        lowering gives results that would wait for a store places of their own, which are not counted.
 
         Args:
             plan: of the points.

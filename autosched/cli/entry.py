@@ -60,6 +60,11 @@ def command(argv: Sequence[str] | None) -> int:
             return interrupts.code
 
 
+def _refusal(text: str, error: Exception) -> None:
+    """Why a command ends, and what was noted of it on the way: a search notes how far it came."""
+    print(f"autosched: {plain('; '.join([text, *getattr(error, '__notes__', ())]))}", file=sys.stderr)
+
+
 def _notice(text: str) -> None:
     print(f"autosched: {text}", file=sys.stderr, flush=True)
 
@@ -80,7 +85,7 @@ def _run(words: Sequence[str]) -> int:
         flush()
         return code
     except (AutoschedError, SimError) as error:
-        print(f"autosched: {plain(str(error))}", file=sys.stderr)
+        _refusal(str(error), error)
         return Exit.NO_SCHEDULE if isinstance(error, NoScheduleError) else Exit.BAD_INPUT
     except KeyboardInterrupt:
         abandon()
@@ -89,12 +94,11 @@ def _run(words: Sequence[str]) -> int:
         return Exit.OK
     except OSError as error:
         name = f"{error.filename}: " if error.filename else ""
-        print(f"autosched: {name}{error.strerror or error}", file=sys.stderr)
+        _refusal(f"{name}{error.strerror or error}", error)
         return Exit.BAD_INPUT
     except MemoryError as error:
-        # This machine failed; a search notes how far it came.
-        said = "; ".join(["the memory of this process does not suffice", *getattr(error, "__notes__", ())])
-        print(f"autosched: {plain(said)}", file=sys.stderr)
+        # This machine failed.
+        _refusal("the memory of this process does not suffice", error)
         return Exit.BAD_INPUT
     finally:
         # After an error; what cannot be written any more has been said, or is of no use without the rest.

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from autosched.arguments import writable
 from autosched.errors import BadArgumentError, ProgramError, UnknownNameError
 from autosched.ir.interp import written
 from autosched.ir.stmt import Buffer, PrimFunc
@@ -181,8 +182,12 @@ class Kernel:
         """Writes the kernel to a JSON file that ``load`` reads.
 
         Args:
-            path: file to write.
+            path: file to write; it appears whole or not at all.
+
+        Raises:
+            ProgramError: no file can be written there.
         """
+        writable(path)
         w = self.workload
         data = {
             "format": FORMAT,
@@ -194,7 +199,7 @@ class Kernel:
             "cycles": self.cycles,
             "program": self.hash,
         }
-        write_text(Path(path), json.dumps(data, indent=1) + "\n")
+        write_text(path, json.dumps(data, indent=1) + "\n")
 
     @staticmethod
     def load(path: str | Path) -> Kernel:

@@ -29,6 +29,7 @@ from autosched.search.wrong import MISMATCH, warn_of
 from autosched.target import Target, get_target
 from autosched.workloads import Workload, network, networks
 from autosched.workloads.apart import at_most
+from sim import markup
 from sim.notices import told_to
 from space import VERSION, Space
 from space.lowerable import require_lowerable
@@ -225,6 +226,7 @@ class _Run:
         self.simulated = self.from_log = 0
         self.said = ""  # what the best does
         self.found: list[tuple[int, int, _Ask, str]] = []  # cycles, trial, what it was, program
+        self.logged: set[int] = set()  # trials whose schedules are in the log
         self.dropped: list[tuple[int, str]] = []
         self.best_at = 0
         asked = [_Ask(self.space.point(**decisions)) for decisions in enqueue]
@@ -274,8 +276,12 @@ class _Run:
         return self._report(stop, verified, multiplicity)
 
     def _so_far(self) -> str:
-        best = f"its best so far has {self.best[0]:,} cycles".replace(",", " ") if self.best else "nothing was found so far"
+        best = f"its best so far has {markup.number(self.best[0])} cycles" if self.best else "nothing was found so far"
         where = f"; the log is {self.log.directory}" if self.kept else ""
+        if self.kept and self.best and self.best[1] not in self.logged:
+            # The disk was full when it was found.
+            known = min((cycles for cycles, trial, *_ in self.found if trial in self.logged), default=None)
+            best += ", which is not in the log" + (f"; one of {markup.number(known)} is" if known is not None else "")
         return f"{self.task.name}: {len(self.history)} of {self.trials} trials, {best}{where}"
 
     def _loop(self, pool: MeasurePool) -> str:
@@ -398,6 +404,9 @@ class _Run:
         number, cycles, bound = len(self.history), result.cycles, self._bound(ask)
         before = self.best
         better = cycles is not None and (before is None or cycles < before[0])
+        if cycles is not None:
+            # What cannot be written is still what was found: a run that ends so says it.
+            self.found.append((cycles, number, ask, result.program or ""))
         if better:
             # Before the trial: whatever ends the run, the best trial of the log has its schedule there.
             self._write_best(cycles or 0, number, ask, result.program or "")
@@ -414,10 +423,8 @@ class _Run:
             self.proposer.add(ask.point, cycles)
         if cycles is None:
             self.failed[result.status] = self.failed.get(result.status, 0) + 1
-        else:
-            self.found.append((cycles, number, ask, result.program or ""))
-            if cycles < bound:
-                self.violations.append((numbers(ask.point), cycles, bound))
+        elif cycles < bound:
+            self.violations.append((numbers(ask.point), cycles, bound))
         if better:
             self.best_at = len(self.history)
             self.said = self._explain(ask)
@@ -492,6 +499,7 @@ class _Run:
 
     def _write_best(self, cycles: int, number: int, ask: _Ask, program: str, verified: bool = False, reason: str = "") -> None:
         self.journal.incumbent(number, numbers(ask.point), program, cycles, self.space_bound, self._trace(ask), verified, reason)
+        self.logged.add(number)
 
     def _report(self, stop: str, verified: bool, multiplicity: int) -> TuneReport:
         best = self.best

@@ -1,5 +1,6 @@
 """Whatever ends a run, what was acknowledged is in its log; writers that are killed, runs that share a log."""
 
+import errno
 import json
 import multiprocessing
 import os
@@ -144,6 +145,63 @@ def test_memory_that_does_not_suffice_is_one_line(
     code, _, err = command("tune", SMALL, "--trials", "2", "--jobs", "1", "--log", tmp_path, "--quiet")
     assert code == Exit.BAD_INPUT and re.fullmatch(
         f"autosched: the memory of this process does not suffice; {SMALL}: 2 of 2 trials, its best so far .*\n", err)
+
+
+class Disk:
+    """A disk that takes so many lines of a log, then half of one, and then is full."""
+
+    def __init__(self, lines: int, patch: pytest.MonkeyPatch) -> None:
+        self.lines, self.left = lines, -1
+        self.write = os.write
+        patch.setattr(os, "write", self.take)
+
+    def take(self, fd: int, data: bytes) -> int:
+        if not data.startswith(b'{"kind":') and self.left < 0:
+            return self.write(fd, data)
+        if self.lines:
+            self.lines -= 1
+            return self.write(fd, data)
+        if self.left < 0:
+            self.left = len(data) // 2
+            return self.write(fd, data[: self.left])
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+@pytest.mark.usefixtures("brief")
+def test_a_disk_that_is_full_ends_a_run_in_one_line_with_its_best(
+    tmp_path: Path, command: Callable[..., tuple[int, str, str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    words = ("tune", SMALL, "--trials", "8", "--jobs", "1", "--sampler", "random", "--quiet", "--log")
+    whole = command(*words, tmp_path / "whole")
+    assert whole[0] == 0
+    (path,) = (tmp_path / "whole").glob("*.jsonl")
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    bests = [n for n, line in enumerate(lines) if line["kind"] == "best" and not line["verified"]]
+    assert bests[0] == 1 and len(bests) > 1, "nothing better was found: choose another seed"
+
+    def cycles(n: int) -> str:
+        return f"{lines[n]['cycles']:,} cycles".replace(",", " ")
+
+    logged = cycles(bests[0]).removesuffix(" cycles")
+    for room, said in (
+        (0, "nothing was found so far"),  # not even the run's line
+        (bests[0], f"its best so far has {cycles(bests[0])}, which is not in the log"),
+        (bests[0] + 1, f"its best so far has {cycles(bests[0])}"),  # not its trial's line
+        (bests[1], f"its best so far has {cycles(bests[1])}, which is not in the log; one of {logged} is"),
+        (bests[1] + 1, f"its best so far has {cycles(bests[1])}"),
+    ):
+        log = tmp_path / str(room)
+        with monkeypatch.context() as patch:
+            Disk(room, patch)
+            code, out, err = command(*words, log)
+        trials = sum(line["kind"] == "trial" for line in lines[:room])
+        where = f"cannot write {log}/RUN.jsonl: No space left on device"
+        assert (code, out, re.sub(r"/[^/]*\.jsonl", "/RUN.jsonl", err)) == (
+            Exit.BAD_INPUT, "", f"autosched: {where}; {SMALL}: {trials} of 8 trials, {said}; the log is {log}\n")
+        # What was acknowledged is there, and the half line is not.
+        assert (Log.open(log).damaged, trials_of(log)) == (0, trials)
+    code, out, err = command(*words, log)
+    assert code == 0 and "bit-equal" in out and not err
 
 
 @pytest.mark.usefixtures("brief")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import random
+import re
 
 import numpy as np
 import pytest
@@ -97,6 +98,19 @@ def test_saved_and_loaded(dense, tmp_path) -> None:
     assert (again.hash, again.cycles, again.workload.name) == (dense.hash, dense.cycles, DENSE)
     inputs = dense.workload.inputs(9)
     np.testing.assert_array_equal(again(*inputs), dense(*inputs))
+
+
+@pytest.mark.parametrize(("name", "why"), [
+    ("no/k.json", "no is no directory"), ("", "it names no file"), (".", "it is a directory"),
+])
+def test_a_kernel_is_saved_at_the_path_of_a_file(dense, name: str, why: str, tmp_path, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ProgramError, match=f"^cannot write {re.escape(name or repr(name))}: {re.escape(why)}$"):
+        dense.save(name)
+    assert list(tmp_path.iterdir()) == []
+    (tmp_path / "no").mkdir()
+    dense.save("no/k.json")
+    assert Kernel.load(tmp_path / "no" / "k.json").hash == dense.hash
 
 
 def test_a_users_program_is_saved_with_its_text(dense, tmp_path) -> None:
