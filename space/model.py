@@ -5,7 +5,7 @@ It knows what a program needs (its nest) and what a plan says; it decides nothin
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from itertools import permutations
 from math import prod
@@ -47,7 +47,7 @@ class Model:
             where it stores as a weight what is there already; or "".
         unpacked: of what the host takes as it is from tensors that are stored, how many elements at most, by name.
         unpacking: the stages of the host that take them.
-        early: whether a block of the nest stands ahead of what the nest before it stores last.
+        early: whether a block of the nest stands where another nest runs.
     """
 
     def __init__(
@@ -527,7 +527,7 @@ class Model:
         """Copies of the accumulators of an output tile, or of several, that a part makes in turn; shape (n,)."""
         return np.asarray(copies_of(1 + plan.acc_banks, np.maximum(self.inits_run(plan, part), 1)), dtype=np.int64)
 
-    def held(self, plan: Plan, since: int = 0, early: Collection[int] = ()) -> list[Held]:
+    def held(self, plan: Plan, since: int = 0, fronts: Mapping[int, tuple[int, int]] = MappingProxyType({})) -> list[Held]:
         """What every buffer takes of its memory, and in which of the parts; what a part has not is of no elements.
 
         All that a part has counts as alive for the whole of it, and every stage without a sum has a place of its own, although
@@ -536,8 +536,8 @@ class Model:
 
         Args:
             plan: of the points.
-            since: parts of the nests before this one, which its own parts are counted behind.
-            early: operands whose load, where it is outside all loops, stands in front of all nests.
+            since: parts of the nests that run before this one, which its own parts are counted behind.
+            fronts: by operand, behind so many parts stands its load where that is outside all loops: as it is, and padded.
         """
         nest, last = self.nest, since + len(plan.parts) - 1
         tensors = nest.live + nest.begun if nest.anchor is not None or nest.within else max(1, len(nest.stages))
@@ -546,9 +546,9 @@ class Model:
             shared, made = self.shared(plan, k), int(operand.consumer in nest.sides)  # what is made of it has a place of its own
             if shared.any():
                 spans = [(shared, since)]
-                if k in early:
-                    front = shared & (plan.attach[k] == 0)
-                    spans = [(shared & ~front, since), (front, 0)]
+                if fronts.get(k, (since, since)) != (since, since):
+                    root, plain = plan.attach[k] == 0, self.plain(plan, k)
+                    spans = [(shared & ~root, since), *((shared & root & own, at) for own, at in zip((plain, ~plain), fronts[k]))]
                 stays, name = self.footprint(plan, plan.body, k), operand.name
                 found += [Held(operand.scope, np.where(when, stays, 0), 1 + made, first, last, name) for when, first in spans]
             own = np.where(parts.on & ~shared, self.footprint(plan, parts, k), 0)

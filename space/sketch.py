@@ -28,6 +28,7 @@ from space.plan import Mask, Plan
 from space.products import why_no_operand, why_no_operation, why_no_product, why_no_type, why_no_weight
 from space.rule import Column, NumericRule, Points, StructuralRule
 from space.sites import NotPackedError, sites_of
+from space.turns import Turn, turns_of
 from space.words import refusal_of
 
 # What forms have where no other has a schedule, in this order.
@@ -51,13 +52,15 @@ class Sketch:
         done: what structural rules did, in a few words each; nothing for the program as it is.
         prefix: the primitives that make it.
         models: geometry and columns of its nests, in program order.
+        turns: when each of them runs.
         written: names of the tensors that the accelerator writes.
     """
 
     done: tuple[str, ...]
     prefix: Trace
     models: tuple[Model, ...]
-    written: frozenset[str] = frozenset()
+    turns: tuple[Turn, ...]
+    written: frozenset[str]
 
     @property
     def model(self) -> Model:
@@ -125,13 +128,17 @@ class Sketch:
 
     def held(self, plans: Sequence[Plan]) -> list[Held]:
         """What every buffer of all nests takes of its memory, as ``Model.held``."""
+        parts = [0] * len(plans)
+        for turn, plan in zip(self.turns, plans):
+            parts[turn.number] = len(plan.parts)
+        begins = [sum(parts[:n]) for n in range(len(parts))]
         held: list[Held] = []
-        since = 0
-        for model, plan in zip(self.models, plans):
-            # What no nest writes is loaded before all of them, where no loop is around its load.
-            early = [k for k, operand in enumerate(model.nest.operands) if since and operand.name not in self.written]
-            held += model.held(plan, since, early)
-            since += len(plan.parts)
+        for model, plan, turn in zip(self.models, plans, self.turns):
+            since = begins[turn.number]
+            # What no nest writes is loaded before all of them where no loop is around it, and what is padded where that stands.
+            fronts = {k: (since if o.name in self.written else 0, begins[turn.pads.get(k, turn.number)])
+                      for k, o in enumerate(model.nest.operands)}
+            held += model.held(plan, since, fronts)
         return held
 
     @cached_property
@@ -295,37 +302,36 @@ def _fitting(
         except ProgramError as error:
             refusal = refusal if of[done].behind else error
             continue
-        models = _models(nests, sch, host, target, numeric)
+        turns = turns_of(nests, sites_of(host.device))
+        models = _models(nests, turns, sch, host, target, numeric)
         least = [least_work(m.padding.useful if m.nest.anchor else 0, m.out_elements, target.config) for m in models]
         reason = too_much(sum(least))
         if reason:
             refusal = SpaceError(reason, "machine")
             continue
         stored = frozenset(b.name for b in written(host.device))
-        found.append(Sketch(done, sch.trace, models, stored))
+        found.append(Sketch(done, sch.trace, models, turns, stored))
         if [nest.operands for nest in shared] != [nest.operands for nest in nests]:
-            joint.append(Sketch((*done, JOINT), sch.trace, _models(shared, sch, host, target, numeric), stored))
+            turns = turns_of(shared, sites_of(host.device))
+            models = _models(shared, turns, sch, host, target, numeric)
+            joint.append(Sketch((*done, JOINT), sch.trace, models, turns, stored))
     return sorted([*found, *joint], key=lambda sketch: trait_of(sketch.done).last), refusal
 
 
 def _models(
-    nests: Sequence[Nest], sch: Schedule, host: HostSplit, target: Target, numeric: Sequence[NumericRule]
+    nests: Sequence[Nest], turns: Sequence[Turn], sch: Schedule, host: HostSplit, target: Target, numeric: Sequence[NumericRule]
 ) -> tuple[Model, ...]:
     """The geometry and columns of a form's nests."""
     models, again = [], _again(sch)
     origins = _origins(host) if host.unpack else {}
     unpacked = _unpacked(host)
-    places = {site.block.name: n for n, site in enumerate(sites_of(host.device))}
-    end = 0
-    for nest in nests:
-        early = min(places[name] for name in (*nest.blocks, *nest.also, nest.out)) < end
-        end = places[nest.out]
+    for nest, turn in zip(nests, turns):
         # A stage that another nest reads cannot be cut; and of little work parts of its own, where the host unpacks what is
         # stored, or stores are several, would double what a search takes for less than it finds.
         whole = nest.between or ((host.unpack or nest.also) and prod(axis.extent for axis in nest.axes) < CUT)
         fitting = [rule for rule in numeric if not (rule.cuts and whole)]
         original = again.get(nest.out, "")
-        models.append(Model(nest, target, fitting, len(nests), origins, host.pack, original, unpacked, host.unpack, early))
+        models.append(Model(nest, target, fitting, len(nests), origins, host.pack, original, unpacked, host.unpack, turn.early))
     return tuple(models)
 
 
