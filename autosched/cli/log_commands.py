@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+from collections.abc import Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,7 @@ from autosched.cli.network_commands import export as export_network
 from autosched.cli.network_commands import load as load_network
 from autosched.cli.options import Parser, add_format, add_log, add_target, file, named, parse_pairs, seed
 from autosched.cli.outputs import require_outputs
-from autosched.cli.tables import number, percent, print_json, print_table, tell
+from autosched.cli.tables import number, percent, print_json, print_table, tell, tell_alike
 from autosched.errors import NoScheduleError, ProgramError, UnknownNameError
 from autosched.ir.interp import written
 from autosched.kernel import Kernel
@@ -103,8 +104,11 @@ def logged_workload(name: str, args: argparse.Namespace, target: Target, known: 
         raise UnknownNameError("workload", name, sorted(near)) from error
 
 
-def tasks_of(name: str, args: argparse.Namespace, target: Target, known: Known) -> list[tuple[Workload, int]]:
-    """The workloads of an argument with their multiplicities: those of a network or of its file, or the one that it names.
+def tasks_of(
+    name: str, args: argparse.Namespace, target: Target, known: Known
+) -> list[tuple[Workload, int, tuple[str, ...]]]:
+    """The workloads of an argument with their multiplicities, and the layers of its file that they are: those of a network or of
+    its file, or the one that it names.
 
     Args:
         name: the argument.
@@ -113,10 +117,10 @@ def tasks_of(name: str, args: argparse.Namespace, target: Target, known: Known) 
         known: the log.
     """
     if is_network(name):
-        return [(t.workload, len(t.layers)) for t in load_network(name, args).tasks]
+        return [(t.workload, len(t.layers), t.layers) for t in load_network(name, args).tasks]
     if name in networks():
-        return list(network(name, target.config.batch, target.config.block_in).tasks)
-    return [(logged_workload(name, args, target, known), 1)]
+        return [(task, n, ()) for task, n in network(name, target.config.batch, target.config.block_in).tasks]
+    return [(logged_workload(name, args, target, known), 1, ())]
 
 
 def best_of(args: argparse.Namespace) -> tuple[Workload, Target, BestRecord, Kernel]:
@@ -136,17 +140,17 @@ def best(args: argparse.Namespace) -> int:
     network_file(args.workload or "", args)
     target = get_target(args.target)
     known = Known.open(target, args.log)
-    if args.workload:
-        tasks = [(t.name, t.key, n) for t, n in tasks_of(args.workload, args, target, known)]
-    else:
-        tasks = [(name, key, 1) for name, key in known.tasks(target)]
+    asked = tasks_of(args.workload, args, target, known) if args.workload else []
+    layers = {t.name: own for t, _, own in asked}
+    tasks = [(t.name, t.key, n) for t, n, _ in asked] if args.workload else [(name, key, 1) for name, key in known.tasks(target)]
     found = [(name, n, known.best(key, target.key())) for name, key, n in tasks]
     _print_damage(known, args.verbose)
     if args.format == "json":
-        print_json([_best_json(name, n, r) for name, n, r in found])
+        print_json([_best_json(name, n, layers.get(name, ()), r) for name, n, r in found])
     else:
         # A file's layers stand beside those that do the work of two: their sum is nothing's.
         _print_best(found, target, total=not is_network(args.workload or ""))
+        tell_alike(layers.items())
     missing = sum(r is None for _, _, r in found)
     if missing and missing == len(found):
         # Where none is asked for, each of these has a schedule that was withdrawn.
@@ -168,8 +172,8 @@ def _print_damage(known: Known, verbose: bool) -> None:
             print(plain(f"  {fault}"), file=sys.stderr)
 
 
-def _best_json(name: str, multiplicity: int, record: BestRecord | None) -> dict[str, Any]:
-    base = {"workload": name, "multiplicity": multiplicity}
+def _best_json(name: str, multiplicity: int, layers: Sequence[str], record: BestRecord | None) -> dict[str, Any]:
+    base: dict[str, Any] = {"workload": name, "multiplicity": multiplicity, **({"layers": list(layers)} if layers else {})}
     if record is None:
         return {**base, "cycles": None}
     return {**base, "target": record.target, "cycles": record.cycles, "bound": record.bound, "gap": record.gap,

@@ -46,7 +46,7 @@ def run(args: argparse.Namespace) -> int:
     if whole_log:
         tasks = [(task, 1) for name, key in known.tasks(target) if (task := known.workload(name, key, target)) is not None]
     else:
-        tasks = tasks_of(args.what, args, target, known)
+        tasks = [(task, n) for task, n, _ in tasks_of(args.what, args, target, known)]
     if not any(known.bests(task.key, target.key()) for task, _ in tasks):
         command = "" if whole_log else tune_hint(args, args.what)
         raise NoScheduleError(f"no schedule of {args.what} for {target.name}", args.what, target.name, command)

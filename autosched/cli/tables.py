@@ -6,7 +6,7 @@ import json
 import re
 import sys
 import textwrap
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from rich.cells import cell_len
@@ -141,6 +141,17 @@ def tell(text: str) -> None:
         indent = " " * (len(whole) - len(whole.lstrip(" ")))
         parts = textwrap.wrap(whole, width, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
         print("\n".join(parts or [""]).replace("\N{NO-BREAK SPACE}", " ") if len(line) > width else line)
+
+
+def tell_alike(tasks: Iterable[tuple[str, Sequence[str]]]) -> None:
+    """Says which layers of a network are one workload.
+
+    Args:
+        tasks: the workloads' names, each with those of its layers.
+    """
+    alike = [f"  {name} x{len(layers)}: {', '.join(layers)}" for name, layers in tasks if len(layers) > 1]
+    if alike:
+        tell("\n".join(["", "layers alike:", *alike]))
 
 
 def print_json(data: Any) -> None:

@@ -13,7 +13,7 @@ from autosched.cli.live import Lines, Panel, drawable
 from autosched.cli.network_commands import add_network, is_network, network_file, print_summary, summary_json
 from autosched.cli.network_commands import load as load_network
 from autosched.cli.options import Parser, add_fix, add_log, add_target, decisions, fraction, named, positive, seconds, seed
-from autosched.cli.tables import number, percent, print_table, tell
+from autosched.cli.tables import number, percent, print_table, tell, tell_alike
 from autosched.errors import BadArgumentError
 from autosched.search.events import Event, Listener, as_json
 from autosched.search.result import NetworkReport, TuneReport
@@ -150,6 +150,7 @@ def _print(report: TuneReport | NetworkReport, tasks: list[TuneReport]) -> None:
                   str(sum(t.simulated for t in tasks)), str(sum(t.from_log for t in tasks)),
                   str(sum(sum(t.failed.values()) for t in tasks)), f"{report.seconds:.1f}", "", ""]
     print_table(columns, rows, footer)
+    tell_alike((t.workload, t.layers) for t in tasks)
     if isinstance(report, TuneReport) and report.cycles is not None:
         tell(f"\nbest schedule: {report.explain}")
         if report.verified:

@@ -30,6 +30,9 @@ def tune(network: Network, **options: Any) -> NetworkReport:
 
     # Layers that become one, or read gathered windows, may have no tiles that fit: then they stay as they are, and nothing lacks.
     own = {x.name for x in network.packed.layers}
-    tasks = [(t.workload, len(t.layers)) for t in network.tasks if own.intersection(t.layers) or _fits(t, network.target)]
+    tasks = [t for t in network.tasks if own.intersection(t.layers) or _fits(t, network.target)]
     # Sums stand beside the convolutions that they may join, and both in one.
-    return tune_tasks(network.name, tasks, network.target, whole=False, **options)
+    return tune_tasks(
+        network.name, [(t.workload, len(t.layers)) for t in tasks], network.target, whole=False,
+        layers=[t.layers for t in tasks], **options,
+    )

@@ -57,6 +57,7 @@ class TuneReport:
             never the best.
         violations: (point, cycles, bound) of schedules that were faster than what was proven of them: a fault of this project.
         lack: why there was nothing to try: which memory is too small for the smallest tiles, by how much, and for what.
+        layers: names of the layers of a network's file that the workload is.
     """
 
     workload: str
@@ -84,6 +85,7 @@ class TuneReport:
     violations: tuple[tuple[tuple[int, ...], int, int], ...] = ()
     dropped: tuple[tuple[int, str], ...] = ()
     lack: str = ""
+    layers: tuple[str, ...] = ()
 
     @property
     def gap(self) -> float | None:

@@ -34,7 +34,7 @@ HOPE = 0.02  # of the gap to the machine's bound: what another batch may gain wh
 
 def tune_tasks(
     name: str, tasks: Sequence[tuple[Workload, int]], target: str | Target = "vta-de10", trials: int = 64,
-    timeout: float | None = None, whole: bool = True, **options: Any,
+    timeout: float | None = None, whole: bool = True, layers: Sequence[Sequence[str]] = (), **options: Any,
 ) -> NetworkReport:
     """Tunes the distinct layers of a network with ``trials`` trials for each on average.
 
@@ -49,6 +49,7 @@ def tune_tasks(
         trials: distinct points per task, on average.
         timeout: seconds for all tasks together.
         whole: whether the tasks make up the network; otherwise some stand for several of the others.
+        layers: of every task, the names of the layers that it is; by default they have none.
         options: further arguments of ``tune``; each holds for every task.
 
     Raises:
@@ -105,7 +106,8 @@ def tune_tasks(
                 f"time is up: {len(late)} of {len(tasks)} layers were not searched, and have the log's best schedule or the one "
                 f"that the estimate chooses of a sample: {', '.join(late)}"))
         _spend(tasks, reports, gains, given, trials * len(tasks) - sum(given), step, left)
-    done = [_final(r, total, times) for r, total, (_, times) in zip(reports, before, tasks)]
+    named = layers or [()] * len(tasks)
+    done = [_final(r, total, times, own) for r, total, (_, times), own in zip(reports, before, tasks, named, strict=True)]
     result = NetworkReport(name, tuple(done), whole)
     for report in done:
         emit(outer, TaskFinished(report))
@@ -176,8 +178,8 @@ def _account(total: dict[str, float], report: TuneReport, first_time: bool = Fal
     }
 
 
-def _final(report: TuneReport, total: dict[str, float], times: int) -> TuneReport:
+def _final(report: TuneReport, total: dict[str, float], times: int, layers: Sequence[str]) -> TuneReport:
     return replace(
         report, simulated=int(total["simulated"]), seconds=float(total["seconds"]), from_log=int(total["from_log"]),
-        multiplicity=times,
+        multiplicity=times, layers=tuple(layers),
     )

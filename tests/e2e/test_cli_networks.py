@@ -56,6 +56,10 @@ def _show_layers(
     names = [t.workload.name for t in load(net).tasks]
     shown = autosched("best", net, "--log", log).stdout
     assert all(n in shown for n in names) and "total" not in shown
+    assert shown.endswith("\n\nlayers alike:\n  digits_q.stem x3: stem, a1, a2\n") and "digits_q.stem x3  " in shown
+    layers = {b["workload"]: b["layers"] for b in json.loads(autosched("best", net, "--log", log, "--format", "json").stdout)}
+    assert layers["digits_q.stem"] == ["stem", "a1", "a2"] and layers["digits_q.b1"] == ["b1"]
+    assert "alike" not in autosched("best", "digits_q.stem", "--log", log).stdout
     assert "COMPUTE |" in autosched("show", "digits_q.b1", "--log", log, "--as", "gantt").stdout
     for words, said in (((net,), f"is a network, not one workload; name one of its layers: {', '.join(sorted(names))}"),
                         (("digits_q.b7",), "unknown workload 'digits_q.b7'; did you mean 'digits_q.b")):
@@ -96,6 +100,9 @@ def test_tune_run_export_and_sim(tmp_path: Path, autosched: Command, monkeypatch
     assert all(t["verified"] for t in tuned["tasks"])
     # Sums stand beside what they may join: what all tasks need together is nothing's.
     assert tuned["cycles"] is None
+    assert {t["workload"]: t["layers"] for t in tuned["tasks"]}["digits_q.stem"] == ["stem", "a1", "a2"]
+    again = autosched("tune", net, "--trials", 1, "--jobs", 1, "--sampler", "random", "--log", log, "--quiet").stdout
+    assert "digits_q.stem x3 " in again and "\nlayers alike:\n  digits_q.stem x3: stem, a1, a2\n\n" in again
     run = json.loads(autosched(
         "run", net, "--input", EXAMPLES / "digits_test.npz", "--check", "--log", log, "--save", tmp_path / "d.zip", "-o",
         tmp_path / "y.npy", "--format", "json",
