@@ -263,8 +263,10 @@ def _together(
 ) -> list[list[Site]]:
     """The blocks that store, those of one nest in one list: they share blocks, and one set of loops makes them all.
 
-    Such a nest stands where its last store stood, so nothing in between may read what an earlier one has stored.
+    Such a nest stands where its last store stood, so nothing that is stored in between may read what an earlier one has stored;
+    or where its first one stood, if blocks do of which something later is made, and all that it is made of is there.
     """
+    order = [*by_output.values()]
     groups: list[list[Site]] = []
     for n, out in enumerate(outs):
         own = {s.block.name for s in _needed([out], by_output, sources) if not is_copy(s, matches)}
@@ -274,6 +276,9 @@ def _together(
             stored = {s.store.buffer for s in group}
             between = _needed([s for s in outs[outs.index(group[0]) : n + 1] if s not in group], by_output, set())
             if any(x.buffer in stored for s in between for x in reads_of(s)):
+                continue
+            within = order[order.index(group[0]) : order.index(out)]
+            if any(s.block.name in own for s in within) and any(x.buffer in stored for s in within for x in reads_of(s)):
                 continue
             try:
                 _nest(func, target, _chain([*group, out], matches, by_output, sources), matches, by_output, sources)

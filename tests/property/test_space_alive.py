@@ -146,6 +146,26 @@ def test_a_result_waits_for_a_store_where_there_is_no_room_beside_what_it_reads(
         alive(func, space, point, monkeypatch, {ACC: least - 1})
 
 
+@pytest.mark.parametrize(("name", "order"), [
+    ("matrix_squared", "a a_aa_a y"), ("channels_split_and_joined", "y_c1_c0 t_pad y_c0 y_c1_c1"), ("conv_chain", "a out"),
+])
+def test_nests_run_in_their_turns(name: str, order: str, user_programs: ModuleType) -> None:
+    """Where blocks come to stand is what the space says of it, also of what pads a tensor of another nest outside all loops."""
+    space = Space(user_programs.program(name), "vta-de10")
+    (sketch,) = space.sketches
+    said = {turn.number: model.nest.out for model, turn in zip(sketch.models, sketch.turns)}
+    assert [said[n] for n in sorted(said)] == [block for block in order.split() if block in said.values()]
+    row = np.zeros(space.width, dtype=np.int32)
+    row[space.places(0)] = sketch.default
+    text = space.schedule(space.repair(row[None])[0][0]).func.script()
+    places = [text.index(f'T.sblock("{block}")') for block in order.split()]
+    assert places == sorted(places), text
+    for model, turn in zip(sketch.models, sketch.turns):
+        for k, before in turn.pads.items():
+            stands = text.find(f'T.sblock("{model.nest.operands[k].producer}")')  # a load without zeros is another block
+            assert stands < 0 or all((text.index(f'T.sblock("{out}")') < stands) == (n < before) for n, out in said.items())
+
+
 PRODUCT = """
     for i, j, k in T.grid(16, 32, 32):
         with T.block("s{n}"):
@@ -188,4 +208,71 @@ def test_sums_of_a_nest_ahead_of_another_stand_where_it_stores(order: str, early
     stored = [made.script().index(f'T.sblock("{name}') for name in ("y0", "y1")]
     assert max(stand) > min(stored), made.script()
     assert sum(step.op == "add_unit_loop" for step in space.trace(point).insts) == sum(early)
+    computes(func, "vta-de10", 4)
+
+
+TWICE = """
+@T.prim_func
+def main(x: T.Buffer((16, 32), "int8"), w0: T.Buffer((32, 32), "int8"), w1: T.Buffer((32, 32), "int8"),
+         w2: T.Buffer((32, 32), "int8"), y0: T.Buffer((16, 32), "int8"), y1: T.Buffer((16, 32), "int8"),
+         y2: T.Buffer((16, 32), "int8")):
+    s0 = T.alloc_buffer((16, 32), "int32")
+    c = T.alloc_buffer((16, 32), "int32")
+    d = T.alloc_buffer((16, 32), "int32")
+    u = T.alloc_buffer((16, 32), "int8")
+    s1 = T.alloc_buffer((16, 32), "int32")
+    s2 = T.alloc_buffer((16, 32), "int32")
+"""
+CLIPPED = """
+    for i, j in T.grid(16, 32):
+        with T.block("{name}"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            {name}[vi, vj] = T.max(T.min(s0[vi, vj] >> {bits}, 127), -128)
+"""
+NARROWED = """
+    for i, j in T.grid(16, 32):
+        with T.block("{name}"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            {name}[vi, vj] = T.cast({of}[vi, vj], "int8")
+"""
+
+
+def twice(order: str) -> PrimFunc:
+    """What a sum makes is stored twice, as ``u`` and ``y0``; ``y2`` is made of the first, and ``y1`` of something else."""
+    blocks = {
+        "c": CLIPPED.format(name="c", bits=7), "d": CLIPPED.format(name="d", bits=5),
+        "u": NARROWED.format(name="u", of="c"), "y0": NARROWED.format(name="y0", of="d" if "d" in order.split() else "c"),
+        "s2": PRODUCT.format(n=2).replace("x[", "u["),
+    }
+    text = TWICE if "d" in order.split() else TWICE.replace('    d = T.alloc_buffer((16, 32), "int32")\n', "")
+    for name in order.split():
+        text += blocks.get(name) or (PRODUCT if name[0] == "s" else STORE).format(n=name[1])
+    func = parse(text)
+    assert isinstance(func, PrimFunc)
+    return func
+
+
+@pytest.mark.parametrize(("order", "outs", "turns", "early"), [
+    # Both stores are one nest, where the first of them stands: its reader comes before the last.
+    ("s0 c u s2 s1 y1 y0 y2", "y1 y0 y2", [1, 0, 2], [False, True, True]),
+    ("s0 c d u s2 s1 y1 y0 y2", "y1 y0 y2", [1, 0, 2], [False, True, True]),
+    # Or where the last stands, where nothing in between needs it.
+    ("s0 c u s1 y1 y0 s2 y2", "y1 y0 y2", [0, 1, 2], [False, True, False]),
+    # Two nests, where what the second store is made of stands behind that reader.
+    ("s0 c u s2 d s1 y1 y0 y2", "u y1 y0 y2", [0, 1, 2, 3], None),
+])
+def test_a_nest_that_stores_twice_runs_where_its_first_reader_needs_it(
+    order: str, outs: str, turns: list[int], early: list[bool] | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    func = twice(order)
+    space = Space(func, machine(BLOCK8 | {"LOG_ACC_BUFF_SIZE": 14}, tmp_path))
+    (sketch,) = space.sketches
+    assert [model.nest.out for model in sketch.models] == outs.split()
+    assert [turn.number for turn in sketch.turns] == turns
+    assert early is None or [model.early for model in sketch.models] == early
+    row = np.zeros(space.width, dtype=np.int32)
+    row[space.places(0)] = sketch.default
+    point = space.repair(row[None])[0][0]
+    ours = reckoned(space, point)
+    assert alive(func, space, point, monkeypatch, ours)[ACC] == ours[ACC] == (128 if " d u " in order else 64)
     computes(func, "vta-de10", 4)
