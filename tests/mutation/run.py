@@ -13,7 +13,8 @@ DIR; another tree wants another DIR.
 Tests run in processes of their own, which are killed when their processor time is over. A test that takes longer than
 ``TEST_SECONDS`` takes no part. A mutant under which a test takes far longer than it did counts as killed. Tests that killed
 mutants of the same file come first, then those that did in the same folder. Survivors that
-change nothing that could be observed stand, with the reason, in ``equivalent.json`` beside this file.
+change nothing that could be observed stand, with the line that they change (``of``) and the reason, in ``equivalent.json`` beside
+this file.
 """
 
 from __future__ import annotations
