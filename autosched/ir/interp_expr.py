@@ -26,6 +26,7 @@ from autosched.ir.expr import (
     bits,
     fold,
     is_float,
+    wrap,
 )
 from autosched.ir.functor import walk_expr
 from autosched.ir.interp_code import (
@@ -115,7 +116,7 @@ class ExprCompiler:
             NotSupportedError: an intrinsic without a meaning here.
         """
         if isinstance(e, IntImm):
-            return constant(e.value)
+            return constant(_wrapped(e.value, e.dtype))
         if isinstance(e, Var):
             val = self.env.get(e)
             if val is None:
@@ -533,8 +534,8 @@ def _bounds(op: str, a: Val, b: Val, lowest: int, highest: int) -> tuple[int, in
 
 
 def _wrapped(value: int, dtype: str) -> int:
-    lo, hi = int_range(dtype)
-    return (value - lo) % (hi - lo + 1) + lo
+    """``wrap`` as registers have it: 64 bits are signed there."""
+    return wrap(value, "int64" if dtype == "uint64" else dtype)
 
 
 def _rounded(value: float, dtype: str) -> float:

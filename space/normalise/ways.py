@@ -84,6 +84,9 @@ AS_IT_IS = 0
 OTHERWISE = 1  # with what the ALU lacks written in what it has, tensors in parts, and axes that products lack
 APART = 2  # also with tensors of their own for parts of sums, what lies shifted in an element, and what is read repeatedly
 
+# What is in the way of a schedule of a form: that a stage moves int32 elements by place, or another copy that no load makes.
+MOVED, COPY = "moved", "copy"
+
 # In this order, where tensors are not packed yet.
 COPYING = (loops.arranged, guards.apply, reversal.apart, copies.apply, trims.copied)
 ARRANGING = (straight.apply, reversal.apply)
@@ -189,20 +192,27 @@ def _from(begun: Schedule, func: PrimFunc, target: Target, wanted: Wanted, last:
             other = _from(begun, func, target, wanted._replace(weights=ways), last)[0]
             if other is not None:
                 return other, ""
-    if last and not wanted.weights and _unfit(found, why):
-        # Of a program that has a form as it is, another one is had in no other way than before.
-        if wanted == wanted.plain or _unfit(*attempt(func, target, wanted.plain, False)):
-            chooses = found is not None and copies.chooses(found.func)
-            other = _at_last(begun, func, target, wanted, tried, chooses)
-            if other is not None:
-                return other, ""
+    lack = _lack(found, why) if last and not wanted.weights else ""
+    # Of a program that has a form as it is, another one is had in no other way than before.
+    if lack and (wanted == wanted.plain or _unfit(*attempt(func, target, wanted.plain, False))):
+        other = _at_last(begun, func, target, wanted, tried, lack == MOVED)
+        if other is not None:
+            return other, ""
     return found, why
+
+
+def _lack(found: Schedule | None, why: str) -> str:
+    """Why no schedule is known of what ``attempt`` has found: ``MOVED`` or ``COPY`` of what it has, else its reason; or ""."""
+    if found is not None and copies.chooses(found.func):
+        return MOVED
+    if found is not None and (copies.unloadable(found.func) or copies.guards(found.func)):
+        return COPY
+    return why
 
 
 def _unfit(found: Schedule | None, why: str) -> bool:
     """Whether no schedule is known of what ``attempt`` has found."""
-    lacking_copies = (copies.unloadable, copies.guards, copies.chooses)
-    return bool(why) or (found is not None and any(lacks(found.func) for lacks in lacking_copies))
+    return bool(_lack(found, why))
 
 
 def _at_last(

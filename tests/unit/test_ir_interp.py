@@ -9,7 +9,7 @@ import pytest
 
 from autosched.errors import NotSupportedError, ProgramError, UnknownNameError
 from autosched.ir import interp
-from autosched.ir.expr import BinOp, BufferData, BufferLoad, Call, FloatImm, IntImm, Ramp, StringImm, Var, cast, const
+from autosched.ir.expr import BinOp, BufferData, BufferLoad, Call, Cast, FloatImm, IntImm, Ramp, StringImm, Var, cast, const
 from autosched.ir.stmt import (
     TRUE,
     AssertStmt,
@@ -56,6 +56,18 @@ def test_integers_wrap_like_numpy(dtype) -> None:
         got = interp.run(elementwise(dtype, formula), x)["C"]
         np.testing.assert_array_equal(got, want)
         assert got.dtype == x.dtype
+
+
+@pytest.mark.parametrize("value", [2**63 - 1, 2**63, 2**64 - 1])
+def test_uint64_constants_of_all_bits(value: int) -> None:
+    """Written as they are, and such as the compiler reckons: registers are of 64 bits with a sign."""
+    x = np.array([0, 1, 2**63, 2**64 - 1], dtype=np.uint64)
+    want = x ^ np.uint64(value)
+    made = BinOp("-", Cast("uint64", const(value - 2**64 if value >= 2**63 else value, "int64")), const(0, "uint64"), "uint64")
+    below = BinOp("-", const(value - 1, "uint64"), const(2**64 - 1, "uint64"), "uint64")
+    for constant in (IntImm(value, "uint64"), made, below):
+        got = interp.run(elementwise("uint64", lambda v, c=constant: Call("bitwise_xor", (v, c), "uint64"), 4), x)[0]
+        np.testing.assert_array_equal(got, want)
 
 
 def test_uint64_order_and_division_are_unsigned() -> None:
