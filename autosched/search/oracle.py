@@ -34,6 +34,7 @@ from space.rules import NUMERIC, STRUCTURAL
 
 SAMPLERS = ("draft", "cost-model", "tpe", "nsgaii", "qmc", "random")
 MOST = 200_000  # points whose estimates and bounds are worked out; that takes seconds
+WIDEST = 3  # decisions that are proposed where there are more points
 
 
 @dataclass(frozen=True)
@@ -305,11 +306,21 @@ def _listable(task: Workload, target: Target, fix: dict[str, int]) -> tuple[Spac
     # A sample that met next to none says nothing; what it was drawn from takes too long to go through all the same.
     many = f"{count if count > MOST else round(least.raw()):,}".replace(",", " ")
     listed = "schedules to list, about" if count > MOST else "combinations of decisions to list,"
-    wide = sorted(zip(least.names, least.choices), key=lambda x: -len(x[1]))[:3]
+    found = {**fix, **_further(least, fix)}
     raise ProgramError(
         f"{task.name} has too many {listed} {many}{even}; make some decisions, such as --fix "
-        + ",".join(f"{name}={most[-1]}" for name, most in wide)
+        + ",".join(f"{name}={value}" for name, value in found.items())
     )
+
+
+def _further(space: Space, fix: Mapping[str, int]) -> dict[str, int]:
+    """Decisions that leave fewer points beside those that are made: the widest of a form, as a schedule has them together."""
+    drawn = space.sample(np.random.default_rng(0), 1)
+    made = dict(zip(space.names, drawn[0].tolist())) if len(drawn) else {}
+    form = space.sketches[made.get(space.names[0], 0)]
+    left = [x for x in zip(space.names, space.choices) if x[0] in form.names and x[0] not in fix]
+    wide = sorted(left, key=lambda x: -len(x[1]))
+    return {name: made.get(name, choices[-1]) for name, choices in wide[:WIDEST]}
 
 
 def _few(space: Space) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
@@ -188,6 +189,23 @@ def test_refusals() -> None:
         oracle("max_pool2d:h=3,w=3,c=16,k=2,stride=1,pad=0")
     with pytest.raises(ProgramError, match=r"t2 has too many .* to list, .*[0-9]; make some decisions"):
         oracle("t2", fix={"cut": 1})
+
+
+@pytest.mark.parametrize(("name", "fix"), [("t2", "cut=1"), ("max_pool2d:h=3,w=3,c=16,k=2,stride=1,pad=0", "")])
+def test_what_a_refusal_proposes_leads_to_a_list(name: str, fix: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """Its words can be given as they are, for those of before: what was decided already is among them."""
+    line = ["oracle", name, "--simulations", "1", "--sampler", "draft", "--trials", "1"]
+    for _ in range(4):
+        code = main([*line, *(["--fix", fix] if fix else [])])
+        said = capsys.readouterr()
+        if not code:
+            break
+        before, (start, hint) = fix, said.err.rstrip().split("such as --fix ")
+        assert code == 2 and "too many" in start and " " not in hint
+        assert hint.startswith(before) and len(hint.split(",")) == len(before.split(",")) * bool(before) + 3
+        fix = hint
+    (decided,) = re.findall(r"[0-9 ]+ schedules with (.*)\n", said.out)
+    assert code == 0 and sorted(decided.split()) == sorted(fix.split(",")), said
 
 
 def test_the_command_prints_what_python_returns(capsys: pytest.CaptureFixture[str]) -> None:
