@@ -150,15 +150,18 @@ def access(site: Site, at: BufferLoad | BufferStore, given: Sequence[Expr] = ())
         raise UnknownError
     env = {v: np.arange(n).reshape(-1, *[1] * (len(variables) - k - 1))
            for k, (v, n) in enumerate(zip(variables, site.shape(variables)))}
-    places, inside = np.zeros((), np.int64), np.ones((), np.bool_)
+    places: Ints = np.zeros((), np.int64)
+    outside: list[Mask] = []
     for index, extent in zip(at.indices, at.buffer.shape):
         size, found = int_value(extent) or 0, value_at(index, env)
-        inside = inside & (found >= 0) & (found < size)
+        # Asked index by index, of which each has few iterators: all of them together are many.
+        if np.any(beyond := (found < 0) | (found >= size)):
+            outside.append(beyond)
         places = places * size + found
     held = np.ones((), np.bool_)
     for condition in given:
         held = held & (value_at(condition, env) != 0)
-    if not np.all(inside | ~held):
+    if any(np.any(beyond & held) for beyond in outside):
         raise UnknownError
     return Access(variables, np.broadcast_to(places if np.all(held) else np.where(held, places, NOWHERE), site.shape(variables)))
 
