@@ -47,10 +47,38 @@ class Numbers:
         return np.fromiter(map(self._known.__getitem__, keys(rows)), np.int64, len(rows))  # nearly all are known
 
 
-def distinct(rows: npt.NDArray[Any]) -> tuple[Ints, Ints]:
+def _sorted(rows: Points) -> tuple[Ints, npt.NDArray[np.bool_]]:
+    """The places of rows in the order of their values, of which the first column counts most, and which differ from those before.
+
+    Equal ones stay as they are.
+    """
+    # Numbers from 0 on, with their highest byte first, stand side by side as one: then a row is less if its bytes are.
+    unsigned = (rows.astype(np.int64) - np.iinfo(np.int32).min).astype(">u4")
+    width = unsigned.shape[1] * unsigned.itemsize
+    order = np.argsort(unsigned.view(f"V{width}").ravel(), kind="stable") if width else np.arange(len(rows))
+    ordered, differs = rows[order], np.ones(len(rows), dtype=np.bool_)
+    differs[1:] = (ordered[1:] != ordered[:-1]).any(axis=1)
+    return order, differs
+
+
+def in_order(rows: Points) -> Ints:
+    """Where each of the distinct rows stands first, the least row first: its first column counts most.
+
+    So ``numpy.unique`` has it, which compares column by column and takes ten times as long.
+    """
+    order, differs = _sorted(rows)
+    return order[differs]
+
+
+def distinct(rows: Points) -> tuple[Ints, Ints]:
     """Where each of the distinct rows stands first, ascending, and which of them every row is."""
-    which = Numbers().of(rows)
-    return np.unique(which, return_index=True)[1], which
+    order, differs = _sorted(rows)
+    first = order[differs]
+    ascending = np.argsort(first)
+    number, which = np.zeros(len(first), dtype=np.int64), np.zeros(len(rows), dtype=np.int64)
+    number[ascending] = np.arange(len(first))
+    which[order] = number[differs.cumsum() - 1]
+    return first[ascending], which
 
 
 def spread(numbers: Ints, n: int, alike: int) -> Ints:

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from space.around import around
-from space.distinct import fresh_of, keys
+from space.distinct import are_new, fresh_of, in_order, keys
 from space.listing import Listed
 from space.plan import Mask
 from space.rule import Ints, Points, evenly
@@ -218,7 +218,8 @@ class Sampled(Listed):
 
     def neighbours_of(self, points: Points) -> Points:
         """The distinct neighbours of several points, these left out."""
-        rows = [self.wide(k, around(self.sketches[k], own)) for k, _, own in self.groups(points)]
-        near, inside = self.repair(fresh_of(np.concatenate(rows), set(), set()))
-        found = fresh_of(near[inside], set(keys(points)), set())
-        return np.asarray(found[np.lexsort(found.T[::-1])], dtype=np.int32)
+        rows = np.concatenate([self.wide(k, around(self.sketches[k], own)) for k, _, own in self.groups(points)])
+        near, inside = self.repair(rows[np.sort(in_order(rows))])
+        near = near[inside]
+        near = near[in_order(near)]
+        return near[are_new(near, set(keys(points)))]

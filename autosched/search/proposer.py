@@ -15,7 +15,7 @@ from autosched.search.cost_model import CostModel, Floats
 from autosched.search.features import Features, Seen
 from space import Space
 from space.brood import Brood
-from space.distinct import Numbers, are_new, keys, lowest_of, spread
+from space.distinct import Numbers, are_new, in_order, keys, lowest_of, spread
 from space.fitting import fitted
 from space.rule import Ints
 
@@ -219,7 +219,7 @@ class Proposer:
             first = [space.sample(self.rng, POPULATION), space.eager(self.rng, EAGER)]
             if len(first[1]) < FEW * EAGER:
                 first.append(fitted(space, self.rng, FITTED))
-            bred += self._breed(GENERATIONS, np.unique(np.concatenate(first), axis=0), opening=OPEN)
+            bred += self._breed(GENERATIONS, _ordered(np.concatenate(first)), opening=OPEN)
         self._elsewhere()
         self._polish()
         if not self._points:
@@ -245,13 +245,13 @@ class Proposer:
             known, drawn = (self._apart(points, barred) for points in some)
             first = np.concatenate([known[:KNOWN], drawn])
             if len(first):
-                self._breed(GENERATIONS, np.unique(first, axis=0), barred)
+                self._breed(GENERATIONS, _ordered(first), barred)
         if self._drafts.min(initial=np.inf) < before:
             # It has had fewer generations than what it is better than.
             ranked = self._ranked()
             alike = ~are_new(self.space.same_loads(ranked), set(keys(self.space.same_loads(ranked[:1]))))
             first = np.concatenate([ranked[alike][:KNOWN], self.space.sample(self.rng, POPULATION)])
-            self._breed(GENERATIONS, np.unique(first, axis=0))
+            self._breed(GENERATIONS, _ordered(first))
 
     def _polish(self) -> None:
         """Looks at the neighbours of the lowest drafts, as long as these lead to others; then breeds from what is lowest by then.
@@ -265,7 +265,7 @@ class Proposer:
             if not self._look_around(ranked[spread(tiles, POLISHED, 1)]):
                 break
         if len(self._pool):
-            self._breed(AFRESH * (1 + self._wanting()), np.unique(self._ranked(KNOWN), axis=0), soon=SETTLED)
+            self._breed(AFRESH * (1 + self._wanting()), _ordered(self._ranked(KNOWN)), soon=SETTLED)
             if self._wanting():
                 self._begin_otherwise()
 
@@ -282,7 +282,7 @@ class Proposer:
         ranked, kinds = self._beginnings()
         for kind in kinds[spread(kinds, 1 + OTHERS, 1)][1:]:
             goal = CLOSE * float(self._drafts.min())
-            self._breed(2 * AFRESH, np.unique(ranked[kinds == kind][:KNOWN], axis=0), goal=goal)
+            self._breed(2 * AFRESH, _ordered(ranked[kinds == kind][:KNOWN]), goal=goal)
         for _ in range(LOOKS):
             ranked, kinds = self._beginnings()
             if not self._look_around(ranked[spread(kinds, 1 + OTHERS, 1)]):
@@ -331,8 +331,8 @@ class Proposer:
             near = near[self.space.bound(near) < best]
             pool = np.concatenate([pool, near])
             drafts = np.concatenate([drafts, self.space.draft(near)])
-            pool, first = np.unique(pool, axis=0, return_index=True)
-            drafts = drafts[first]
+            first = in_order(pool)
+            pool, drafts = pool[first], drafts[first]
         return pool, drafts
 
     def _able(self, best: float, n: int) -> Ints:
@@ -397,7 +397,7 @@ class Proposer:
         if new.any():
             self._explored.update(keys(centres[new]))
             population = np.concatenate([population, self.space.neighbours_of(centres[new])])
-        self._breed(REFINEMENTS, np.unique(population, axis=0))
+        self._breed(REFINEMENTS, _ordered(population))
 
     def _breed(
         self, generations: int, population: Points, barred: Set[bytes] = frozenset(), opening: int = 0, soon: int | None = None,
@@ -502,6 +502,11 @@ class Proposer:
             if least < lowest.get(kind, np.inf):
                 lowest[kind], lower = least, True
         return lower
+
+
+def _ordered(points: Points) -> Points:
+    """The distinct points, in the order of their values."""
+    return points[in_order(points)]
 
 
 def _enough(lowest: dict[int, float], points: Points) -> Floats:

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from autosched.search.proposer import ALIKE, GUESTS, KINDS, Proposer
 from autosched.workloads import workload
 from space import Space
-from space.distinct import Numbers, distinct, fresh_of, keys, lowest_of, spread
-from space.rule import evenly
+from space.distinct import Numbers, distinct, fresh_of, in_order, keys, lowest_of, spread
+from space.rule import NumericRule, evenly
 from space.rules.cuts import NAMES, decoded, table, value_of, values
 from space.rules.tiling import are_tiles, known_to, make_room, tile_columns
 
@@ -288,3 +288,42 @@ def test_zeros_are_left_out_where_each_part_by_itself_says_so(name: str) -> None
 def test_sizes_are_looked_up_among_values(values: set[int], sizes: list[int]) -> None:
     found = known_to(np.array(sorted(values), dtype=np.int32), np.array(sizes, dtype=np.int64))
     assert found.tolist() == [size in values for size in sizes]
+
+
+@pytest.mark.parametrize("n", [0, 1, 7, 400])
+def test_rows_come_in_the_order_of_their_values(n: int) -> None:
+    """What NumPy says of the distinct ones, also of numbers below 0 and of such that differ in any byte."""
+    rng = np.random.default_rng(n)
+    large = np.array([-(2**31), -257, -256, -1, 0, 1, 255, 256, 2**16, 2**31 - 1], dtype=np.int32)
+    for rows in (rng.integers(-2, 3, size=(n, 3)).astype(np.int32), rng.choice(large, size=(n, 2))):
+        every, first, which = np.unique(rows, axis=0, return_index=True, return_inverse=True)
+        assert in_order(rows).tolist() == first.tolist() and (rows[in_order(rows)] == every).all()
+        # Those that stand first are counted in the order in which they do.
+        own, mine = distinct(rows)
+        assert own.tolist() == sorted(first.tolist()) and (first[which.ravel()] == own[mine]).all()
+
+
+def test_what_is_drawn_at_once_is_what_was_drawn_one_by_one(space: Space) -> None:
+    """The same seed has always given the same trials."""
+    model, n = space.sketches[0].model, 300
+    start = np.repeat(space.sketches[0].default[None], n, axis=0)
+    for rule in (rule for rule in model.rules if any(len(c.choices) > 1 for c in model.owned(rule))):
+        ours, theirs = np.random.default_rng(7), np.random.default_rng(7)
+        points, wanted = start.copy(), start.copy()
+        NumericRule.vary(rule, model, points, ours)
+        columns = [model.index[c.name] for c in model.owned(rule) if len(c.choices) > 1]
+        which = theirs.integers(len(columns), size=n)
+        for k, column in enumerate(columns):
+            rows = np.flatnonzero(which == k)
+            wanted[rows, column] = evenly(model.values[column], theirs, len(rows))
+        assert (points == wanted).all() and ours.random() == theirs.random(), rule.name
+        assert (points != start).any() and (points[:, columns] != start[:, columns]).any(axis=0).all()
+    own, sketch = space.sample(np.random.default_rng(1), n)[:, space.places(0)], space.sketches[0]
+    crossed, wanted = own.copy(), own.copy()
+    ours, theirs = np.random.default_rng(5), np.random.default_rng(5)
+    space._cross(0, crossed, ours)
+    mates, some = wanted[theirs.permutation(len(wanted))], theirs.random(len(wanted)) < 0.5
+    for _, _, at, _ in sketch.deciding:
+        taken = some & (theirs.random(len(wanted)) < 0.5)
+        wanted[taken, at] = mates[taken, at]
+    assert (crossed == wanted).all() and ours.random() == theirs.random() and (crossed != own).any()
