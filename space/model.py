@@ -94,6 +94,7 @@ class Model:
         self.added = sum(s.products for s in nest.stages)  # products that stages add to every element
         self.rules = tuple(rules)
         self._owned = {rule: rule.columns(self) for rule in self.rules}
+        self._drawn: dict[NumericRule, tuple[Ints, Ints, Ints, Points]] = {}
         self.columns: tuple[Column, ...] = tuple(c for columns in self._owned.values() for c in columns)
         self.index = {c.name: n for n, c in enumerate(self.columns)}
         self.values = tuple(np.array(c.choices, dtype=np.int32) for c in self.columns)
@@ -147,6 +148,15 @@ class Model:
     def owned(self, rule: NumericRule) -> tuple[Column, ...]:
         """The columns that a rule has made."""
         return self._owned[rule]
+
+    def drawn(self, rule: NumericRule) -> tuple[Ints, Ints, Ints, Points]:
+        """Of a rule's columns with a choice: where they stand, how many values each has, where these begin, and all values."""
+        if rule not in self._drawn:
+            own = [self.index[c.name] for c in self._owned[rule] if len(c.choices) > 1]
+            counts = np.array([len(self.values[at]) for at in own], dtype=np.int64)
+            values = np.concatenate([np.zeros(0, np.int32), *(self.values[at] for at in own)])
+            self._drawn[rule] = np.array(own, dtype=np.int64), counts, counts.cumsum() - counts, values
+        return self._drawn[rule]
 
     def column(self, points: Points, name: str, default: int = 0) -> Ints:
         """A column by name, shape (n,); the default where no rule makes it."""

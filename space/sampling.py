@@ -176,9 +176,10 @@ class Sampled(Listed):
         """Half of the rows take every other rule's columns from another row."""
         mates = own[rng.permutation(len(own))]
         crossed = rng.random(len(own)) < CROSSED
-        for _, _, columns, _ in self.sketches[sketch].deciding:
-            taken = crossed & (rng.random(len(own)) < 0.5)
-            own[taken, columns] = mates[taken, columns]
+        deciding = self.sketches[sketch].deciding
+        taken = np.zeros((len(deciding) + 1, len(own)), dtype=np.bool_)  # the last: columns of no such rule
+        taken[:-1] = crossed & (rng.random((len(deciding), len(own))) < 0.5)
+        np.copyto(own, mates, where=taken[self.sketches[sketch].deciders].T)
 
     def _vary(self, sketch: int, own: Points, rng: np.random.Generator) -> None:
         """One to three rules of every row decide anew."""
@@ -193,11 +194,12 @@ class Sampled(Listed):
         which[rng.random(which.shape) >= VARIED] = -1
         decides = np.zeros((len(deciding) + 1, len(own)), dtype=np.bool_)  # the last: no rule
         decides[which.T, np.arange(len(own))] = True
+        alone = len(self.sketches[sketch].models) == 1
         for n, (model, nest, _, rule) in enumerate(deciding):
             rows = np.flatnonzero(decides[n])
             if len(rows):
                 # A rule may change what others decide, so that its own makes sense.
-                part = np.ascontiguousarray(own[rows, nest])
+                part = own[rows] if alone else np.ascontiguousarray(own[rows, nest])
                 rule.vary(model, part, rng)
                 own[rows, nest] = part
 

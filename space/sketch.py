@@ -26,7 +26,7 @@ from space.normalise.blocks import elements_of, named, written
 from space.normalise.estimate import Estimate, estimate
 from space.plan import Mask, Plan
 from space.products import why_no_operand, why_no_operation, why_no_product, why_no_type, why_no_weight
-from space.rule import Column, NumericRule, Points, StructuralRule
+from space.rule import Column, Ints, NumericRule, Points, StructuralRule
 from space.sites import NotPackedError, sites_of
 from space.turns import Turn, turns_of
 from space.words import refusal_of
@@ -153,6 +153,14 @@ class Sketch:
                 if rule.bred and any(len(c.choices) > 1 for c in model.owned(rule)):
                     found.append((model, nest, own, rule))
         return tuple(found)
+
+    @cached_property
+    def deciders(self) -> Ints:
+        """By column, which of the deciding rules it is of; behind the last of them where it is of none."""
+        found = np.full(len(self.columns), len(self.deciding), dtype=np.int64)
+        for n, (_, _, own, _) in enumerate(self.deciding):
+            found[own] = n
+        return found
 
     @cached_property
     def tried(self) -> frozenset[int]:

@@ -163,12 +163,14 @@ def make_room(model: Model, before: Points, points: Points, rng: np.random.Gener
     old, new = before[:, tiles], points[:, tiles]
     grown = np.flatnonzero((new > old).any(axis=1) & (rng.random(len(points)) < 0.5))
     # Row by row a few numbers, of which Python makes less ado.
-    for n, was, now in zip(grown.tolist(), old[grown].tolist(), new[grown].tolist()):
-        others = [a for a, (size, since) in enumerate(zip(now, was)) if 1 < size <= since]
-        if others:
-            a = others[rng.integers(len(others))]
-            choices = model.columns[tiles[a]].choices
-            points[n, tiles[a]] = choices[max(bisect_right(choices, now[a] * prod(was) // prod(now)) - 1, 0)]
+    every = [(n, was, now, [a for a, (size, since) in enumerate(zip(now, was)) if 1 < size <= since])
+             for n, was, now in zip(grown.tolist(), old[grown].tolist(), new[grown].tolist())]
+    some = [row for row in every if row[3]]
+    drawn = rng.integers(np.array([len(others) for _, _, _, others in some], dtype=np.int64))
+    for (n, was, now, others), which in zip(some, drawn.tolist()):
+        a = others[which]
+        choices = model.columns[tiles[a]].choices
+        points[n, tiles[a]] = choices[max(bisect_right(choices, now[a] * prod(was) // prod(now)) - 1, 0)]
 
 
 class Tiling(NumericRule):
