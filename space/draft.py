@@ -377,7 +377,7 @@ def _all(values: list[Any], n: int) -> Any:
     """The same of all parts, each of shape (n,)."""
     if isinstance(values[0], list):
         return [_all(list(rows), n) for rows in zip(*values)]
-    return np.stack([np.broadcast_to(value, n) for value in values])
+    return np.stack([value if np.shape(value) == (n,) else np.broadcast_to(value, n) for value in values])
 
 
 def _fills(model: Model, plan: Plan, terms: Terms, fill: Floats, work: Floats) -> None:
@@ -399,10 +399,12 @@ def _fills(model: Model, plan: Plan, terms: Terms, fill: Floats, work: Floats) -
         for column, values in (
             (DEPTH, model.depth(plan, terms.part, k)), (BEATS, np.where(busy, terms.beats[k], 0.0)),
             (TRANSFERS, terms.transfers[k]), (BANKS, 1 + plan.banks[k]), (ENGINE, engine),
-            (ONCE, np.where(plan.keep[k], 1 + _overlaps(model, plan, k), 0)),
-            (AFTER, (set(operand.readers) <= after) & ~(loops & (tiled >= plan.attach[k][:, None])).any(axis=-1)),
         ):
             fill[column, k] = values
+        if plan.keep[k].any():
+            fill[ONCE, k] = np.where(plan.keep[k], 1 + _overlaps(model, plan, k), 0)
+        if set(operand.readers) <= after:
+            fill[AFTER, k] = ~(loops & (tiled >= plan.attach[k][:, None])).any(axis=-1)
     _shares(model, plan, terms.part, fill)
     work[LATE] = late
     work[KNOWN] = known
@@ -591,7 +593,7 @@ def uops(model: Model, plan: Plan, part: Part) -> tuple[Floats, Floats]:
     sizes, useful = np.ones((2, len(cut), *found.shape[1:]))
     if len(cut) and plan.drops.any():
         sizes = padding.kinds(part, model.ranges(plan, part, depth)).reshape(len(padding.dims), *found.shape[1:])[cut]
-        useful = padding.shares(part).reshape(len(padding.dims), *found.shape[1:])[cut]
+        useful = padding.shares_in(plan, part).reshape(len(padding.dims), *found.shape[1:])[cut]
     _draft_kernel.uops(
         np.array(np.atleast_2d(part.on)), *turned(plan, part), _conditional(model, plan, part), stacked(columns(part.lows)),
         columns(plan.position), depth,

@@ -473,9 +473,12 @@ class Model:
 
     def loops(self, plan: Plan) -> tuple[Any, Any, Any, Any, Any, Any, Any, Any]:
         """The loops of all parts and what they are around, as ``_loads_kernel.fills`` takes them."""
-        outer = np.array([columns(part.outer) for part in plan.parts])
-        on = np.array([part.on for part in plan.parts])
-        return outer, on, columns(plan.position), *self._placed(plan, plan.parts)
+        return *self.around_parts(plan), *self._placed(plan, plan.parts)
+
+    def around_parts(self, plan: Plan) -> tuple[Ints, Mask, Ints]:
+        """Of all parts the tiles along every axis, which there are, and every loop's place, as compiled code takes them."""
+        outer = np.array([part.outer.T for part in plan.parts])
+        return outer, np.array([part.on for part in plan.parts]), columns(plan.position)
 
     def wide_elements(self, part: Part) -> Ints:
         """Elements that are widened for one visit of a part's innermost nest, shape (n,)."""

@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from space.nest import Nest
 from space.operands import Operand
-from space.plan import Part, Plan, columns, indices, stacked
+from space.plan import Part, Plan, columns, indices, once, stacked
 from space.rule import Ints
 
 
@@ -150,6 +150,10 @@ class Padding:
                 size *= np.maximum(high - low, 1)
             own[...] = total / size
         return found
+
+    def shares_in(self, plan: Plan, part: Part) -> npt.NDArray[np.float64]:
+        """Those of a part of a plan, or of its stack: worked out once, and not to be changed."""
+        return once(plan, part, "shares", lambda: self.shares(part))
 
     def _share_table(self, dim: PaddedDim) -> npt.NDArray[np.float64]:
         """Running sums over the spatial axes, a dimension each, of the share of reduction steps that read inside."""

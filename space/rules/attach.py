@@ -39,8 +39,7 @@ class Attach(NumericRule):
         most = [max(model.columns[column].choices) for column in own]
         given = np.array([np.minimum(points[:, column], m) for column, m in zip(own, most)], dtype=np.int64)
         given = given.reshape(len(own), len(points))
-        outer, on, position, *_ = model.loops(plan)
-        _attach_kernel.inward(outer, on, position, model.uses, plan.main, given)
+        _attach_kernel.inward(*model.around_parts(plan), model.uses, plan.main, given)
         for column, depth in zip(own, given):
             points[:, column] = depth
 

@@ -45,6 +45,8 @@ class Fall(NumericRule):
 
     def plan(self, model: Model, points: Points, plan: Plan) -> None:
         """Cuts what these tiles take off the main part."""
+        if not _any(model, points):
+            return
         on, axis = _asked(model, points, plan)
         if not on.any():
             return
@@ -62,7 +64,7 @@ class Fall(NumericRule):
 
     def repair(self, model: Model, points: Points, plan: Plan) -> None:
         """There is a cut behind them, two behind a single one, and the main part keeps something."""
-        if "fall" in model.index:
+        if _any(model, points):
             points[~_asked(model, points, plan)[0], model.index["fall"]] = 0
 
     def settle(self, model: Model, points: Points, plan: Plan) -> None:
@@ -116,6 +118,11 @@ class Fall(NumericRule):
         axis = model.nest.axes[int(decoded(model, point[None], "cut")[0][0])].name
         number, size = KINDS[int(point[model.index["fall"]])]
         return f"before these {f'{number} of ' if number > 1 else ''}{axis}={size}"
+
+
+def _any(model: Model, points: Points) -> bool:
+    """Whether some row has the decision at all: few have."""
+    return "fall" in model.index and bool(points[:, model.index["fall"]].any())
 
 
 def _asked(model: Model, points: Points, plan: Plan) -> tuple[Mask, Ints]:

@@ -34,11 +34,13 @@ class First(NumericRule):
 
     def repair(self, model: Model, points: Points, plan: Plan) -> None:
         """Only what stands in front of all loops can come first."""
+        own = points[:, model.index["addend_first"]]
+        if not model.nest.addends or not own.any():
+            return
+        every = [~(first & model.leads(plan, part)) for part, first in zip(plan.parts, plan.firsts) if first.any()]
+        behind = np.logical_and.reduce(every)
         for k in model.nest.addends:
-            inside = plan.attach[k] > 0
-            for part, first in zip(plan.parts, plan.firsts):
-                inside &= ~(first & model.leads(plan, part))
-            points[inside, model.index["addend_first"]] = 0
+            own[(plan.attach[k] > 0) & behind] = 0
 
     def draft(self, model: Model, plan: Plan, terms: Terms) -> None:
         """First, the load engine starts later; otherwise the addends come when it has nothing to do."""

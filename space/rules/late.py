@@ -44,8 +44,10 @@ class Late(NumericRule):
         for name, part in (("late", plan.body), ("head_late", plan.parts[0])):
             if name not in model.index:
                 continue
-            there = part.on if name == "late" or plan.main else np.zeros(len(points), dtype=np.bool_)
             column = model.index[name]
+            if not points[:, column].any():
+                continue
+            there = part.on if name == "late" or plan.main else np.zeros(len(points), dtype=np.bool_)
             most = np.minimum(points[:, column], np.where(there, several(part, model.n_spatial).sum(axis=1), 0))
             out = in_front(plan, part, most, model.n_spatial)
             innermost = in_front(plan, part, np.ones(len(points), dtype=np.int64), model.n_spatial)

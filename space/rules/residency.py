@@ -51,10 +51,10 @@ class Residency(NumericRule):
     def settle(self, model: Model, points: Points, plan: Plan) -> None:
         """What the first part loads stands in a loop that the first part has."""
         first = plan.parts[0]
-        outer = np.where(first.on[:, None], first.outer, plan.body.outer) if plan.main else plan.body.outer
         for k, operand in enumerate(model.nest.operands):
             name = f"keep_{operand.label}"
             if name in model.index and plan.keep[k].any():
+                outer = np.where(first.on[:, None], first.outer, plan.body.outer) if plan.main else plan.body.outer
                 depth = standing(model, plan, k, plan.attach[k], outer)
                 column = model.index[f"load_{operand.label}"]
                 points[:, column] = np.where(plan.keep[k], depth, points[:, column])

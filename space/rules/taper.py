@@ -50,10 +50,15 @@ class Taper(NumericRule):
 
     def plan(self, model: Model, points: Points, plan: Plan) -> None:
         """The last part's tiles."""
-        for part, last in zip(plan.parts, final(plan)):
+        columns, since = self._columns(model), plan.main + 1
+        for part, last in zip(plan.parts[since:], final(plan)[since:]):
+            rows = np.flatnonzero(last)
+            if not len(rows) or not columns:
+                continue
             tiles = part.tiles.copy("K")
-            for a, column in self._columns(model):
-                tiles[:, a] = np.where(last & (points[:, column] > 0), points[:, column], tiles[:, a])
+            for a, column in columns:
+                own = points[rows, column]
+                tiles[rows, a] = np.where(own > 0, own, tiles[rows, a])
             part.tiles = tiles
 
     def repair(self, model: Model, points: Points, plan: Plan) -> None:

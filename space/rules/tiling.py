@@ -192,9 +192,8 @@ class Tiling(NumericRule):
 
         So is one behind the main part that the tile does not divide.
         """
-        tiles = model.extents[:, None].repeat(len(points), axis=1).T
-        for a, axis in enumerate(model.nest.axes):
-            tiles[:, a] = model.column(points, f"tile_{axis.name}", axis.extent)
+        # A column's figures stand side by side.
+        tiles = points.T.take(tile_columns(model, range(len(model.nest.axes))), axis=0).astype(np.int64).T
         for n, part in enumerate(plan.parts):
             own = part.tiles
             part.tiles = behind(model, tiles, part.extents) if n > plan.main else np.minimum(tiles, part.extents)

@@ -36,7 +36,7 @@ class Zeros(NumericRule):
         if not plan.drops.any():
             return np.ones(len(points), dtype=np.bool_)
         part = plan.stack
-        share = model.padding.share(part)
+        share = model.padding.shares_in(plan, part).prod(axis=0)
         return np.asarray((~(part.on & plan.drops) | ((share > 0) & (share < 1))).all(axis=0), dtype=np.bool_)
 
     def draft(self, model: Model, plan: Plan, terms: Terms) -> None:
