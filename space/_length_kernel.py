@@ -90,6 +90,8 @@ def products(
                 # Whether two loops and a list of micro-ops surely do it: they fit, and no accumulator returns too early.
                 fits = False
                 for first in range(axes):
+                    if fits:
+                        break
                     for second in range(first, axes):
                         single = first == second
                         taken = left[first] * (1 if single else left[second])
@@ -103,7 +105,9 @@ def products(
                             if second < spatial and not single:
                                 own *= left[second]
                             good = placed >= 3 * own
-                        fits = fits or good
+                        if good:
+                            fits = True
+                            break
                 pieces = unrolled
                 if not fits:
                     first, second = two_longest(left, axes)

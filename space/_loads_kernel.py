@@ -97,15 +97,15 @@ def turns(outer: Any, position: Any, p: int, r: int, depth: int) -> int:
 
 @lean
 def loads(
-    first: int, extents: Any, tiles: Any, around: Any, position: Any, attach: Any, keep: Any, outside: Any, init: Any, out: Any,
+    first: int, outer: Any, tiles: Any, around: Any, position: Any, attach: Any, keep: Any, outside: Any, init: Any, out: Any,
     drops: Any, dims: Any, movers: Any, sizes: Any, cut: Any, less: Any, padded: Any, region: Any, counts: Any, order: Any,
 ) -> None:
     """Extents and counts of one fill of operands in every part.
 
     Args:
         first: the number of the first of the operands.
-        extents: of the parts, shape (parts, axes, n).
-        tiles: iterations inside a tile, like ``extents``.
+        outer: tiles along every axis of the parts, shape (parts, axes, n).
+        tiles: iterations inside a tile, like ``outer``.
         around: which axes' loops, of several iterations, the first part has, shape (axes, n); only what stays on chip asks.
         position: of every axis' loop, shape (axes, n).
         attach: as for ``fills``, of all operands of the nest, like the four that follow.
@@ -126,7 +126,7 @@ def loads(
         counts: elements of a fill, DMAs of a fill, elements of a bank; shape (3, operands, parts, n); a result.
         order: room for the dimensions in the order on chip, shape (dims,).
     """
-    parts, n = extents.shape[0], extents.shape[2]
+    parts, n = outer.shape[0], outer.shape[2]
     for i in range(padded.shape[0]):
         k = first + i
         n_dims, made = dims[k, 0], dims[k, 1] != 0
@@ -145,7 +145,7 @@ def loads(
                             if a < 0:
                                 break
                             # Around tiles of which the last is smaller a load reaches as far as if it were none.
-                            several = -(-extents[p, a, r] // tiles[p, a, r]) if position[a, r] >= depth else 1
+                            several = outer[p, a, r] if position[a, r] >= depth else 1
                             size += movers[k, d, m, 1] * (several * tiles[p, a, r] - 1)
                         size = min(size, sizes[k, d, 1])
                         if d == cut[k]:
@@ -186,7 +186,7 @@ def loads(
 @lean
 def distinct(size: int, often: int) -> int:
     """Elements behind so many indices next to each other, at most, where each element stands at ``often`` of them."""
-    return -(-(size - 1) // often) + 1
+    return size if often == 1 else -(-(size - 1) // often) + 1  # quotients are dear, and nearly all are by 1
 
 
 @lean

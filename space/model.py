@@ -324,15 +324,15 @@ class Model:
         from space._loads_kernel import loads
 
         n, most = len(plan), self.dims[1].shape[1]
-        extents, tiles, _ = turned(plan, part)
+        _, tiles, outer = turned(plan, part)
         placed = self._placed(plan, [part])
         around = columns(self.loops_outside(plan)) if placed[1].any() else np.zeros((0, 0), dtype=np.bool_)
         less = np.array(np.atleast_2d(borders.shorter(self, plan, part)))
-        shape = count, len(extents), most, n
+        shape = count, len(outer), most, n
         padded, region = np.ones(shape, dtype=np.int64), np.ones(shape, dtype=np.int64)
-        counts = np.zeros((3, count, len(extents), n), dtype=np.int64)
+        counts = np.zeros((3, count, len(outer), n), dtype=np.int64)
         loads(
-            first, extents, tiles, around, columns(plan.position), *placed, np.array(plan.drops), *self.dims, self._cut_along,
+            first, outer, tiles, around, columns(plan.position), *placed, np.array(plan.drops), *self.dims, self._cut_along,
             less, padded, region, counts, np.zeros(most, dtype=np.int64),
         )
         for found in (padded, region, counts):
