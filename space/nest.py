@@ -17,6 +17,7 @@ from autosched.ir.patterns import has_loads
 from autosched.ir.printer import expr_text
 from autosched.ir.scopes import ACC
 from autosched.ir.stmt import Buffer, BufferStore, PrimFunc
+from autosched.ir.value_bounds import ValueBounds
 from autosched.target import Target
 from space.checks import check_differences, check_site, check_tensors
 from space.halos import Halo, Surroundings, elsewhere, placed, slides, surroundings_of
@@ -97,7 +98,7 @@ class Nest:
         step: cycles of the anchor's step, per element.
         wides: blocks that widen what the ALU reduces.
         guarded: whether the anchor's terms are constants outside of a condition, padding that is left out of the window.
-        clears: whether the initial value comes in by a maximum, so that the first tile of an accumulator is cleared before.
+        clears: whether the initial value comes in by a maximum or minimum: the first tile of an accumulator is cleared before.
         live: tensors of the chain that are in the accumulator at once; more than one where sums are joined.
         forks: where several of the chain read one block of it, every block that some read, each with these.
         also: further blocks that store, tensors of the same shape as the output, ahead of its block.
@@ -483,7 +484,8 @@ def _nest(
                 f"got {expr_text(site.store.value)}", "result"
             )
     sides = _sides(anchor, by_output, sources) if anchor else {}
-    init_ops, init_cycles = _initial(anchor, target, bool(sides)) if anchor else ((0, 0), 0)
+    last = next((s for s in reversed(chain) if s is not anchor and s not in outs), None)
+    init_ops, init_cycles, clears = _initial(anchor, target, bool(sides), func, last) if anchor else ((0, 0), 0, False)
     read = {x.buffer for site in by_output.values() for x in loads_of(site)}
     between = any(s.store.buffer in read for s in outs)  # results of the program may be, too
     imm, tensor = (0, 0) if tensorized or anchor is None else alu_ops(anchor.store.value)
@@ -491,7 +493,7 @@ def _nest(
                 operands, stages, out.block.name, len(out.loops), init_ops, init_cycles,
                 tuple(s.block.name for s in sides.values()), between, tensorized, 1 if tensorized else imm + 2 * tensor, wides,
                 not tensorized and anchor is not None and is_guarded(term_of(anchor)),
-                bool(sides) and target.semantics != "chisel", _live(chain, sources) if anchor or within else 1, _forks(chain),
+                clears, _live(chain, sources) if anchor or within else 1, _forks(chain),
                 tuple(s.block.name for s in outs[:-1]), tuple(x.halo for x in around), within, _place(around, chain[0]),
                 _begun_apart(chain))
 
@@ -573,19 +575,29 @@ def _sides(anchor: Site, by_output: dict[Buffer, Site], sources: set[Buffer]) ->
     return found
 
 
-def _initial(anchor: Site, target: Target, made: bool) -> tuple[tuple[int, int], int]:
-    """What the reduction's initial value costs: (immediate and tensor operations, cycles), per element.
+def _initial(
+    anchor: Site, target: Target, made: bool, func: PrimFunc, last: Site | None
+) -> tuple[tuple[int, int], int, bool]:
+    """What the reduction's initial value costs: (immediate and tensor operations, cycles), per element, and ``clears``.
 
     Args:
         anchor: the reduction.
         target: the machine.
         made: whether a block makes the value, which is then above all that stood in the accumulator: one MAX brings it in.
+        func: the program.
+        last: the stage that makes what is left in the accumulator: one MAX or MIN brings in a constant beyond all of that.
     """
     assert isinstance(anchor.block.init, BufferStore)
     value = anchor.block.init.value
     constant, (imm, tensor) = int_value(value), start_of(value, target)
-    cycles = 2 if made and target.semantics != "chisel" else imm + 2 * tensor
-    return (int(constant != 0), 0) if constant is not None else alu_ops(value), cycles
+    ops = (int(constant != 0), 0) if constant is not None else alu_ops(value)
+    if target.semantics == "chisel":
+        return ops, imm + 2 * tensor, False
+    if constant and last is not None:
+        low, high = ValueBounds(func).of(last.store.value, {iv.var: iv.dom for iv in last.block.iter_vars})
+        if not low < constant < high:
+            return ops, 1, True
+    return ops, 2 if made else imm + 2 * tensor, made
 
 
 def _check_elementwise(chain: list[Site], anchor: Site | None, lanes: int) -> None:

@@ -1,4 +1,4 @@
-"""A compiled walk over a program: between what each accumulator element lies, and where a MAX may stand for reset and ADD."""
+"""A compiled walk: between what each accumulator element lies, and where a MAX or a MIN may stand for reset and ADD."""
 
 from __future__ import annotations
 
@@ -22,23 +22,24 @@ DST_OUT, DST_IN, SRC_OUT, SRC_IN = isa.DST_OUT, isa.DST_IN, isa.SRC_OUT, isa.SRC
 ALU_OP, USE_IMM, IMM = isa.ALU_OP, isa.USE_IMM, isa.IMM
 
 LEAST, MOST = -(1 << 31), (1 << 31) - 1
-STATE_ROWS = 5
+STATE_ROWS = 6
+GOES, BY_MAX, BY_MIN = 1, 2, 3
 
 
 @lean
-def by_max(table: I64, uop_at: I64, triples: I64, low: I64, high: I64, state: I64, found: I64) -> None:
-    """Which resets may go because the ADD behind them, of a tensor or a constant, may be a MAX.
+def by_extremum(table: I64, uop_at: I64, triples: I64, low: I64, high: I64, state: I64, found: I64) -> None:
+    """Which resets may go because the ADD behind them, of a tensor or a constant, may be a MAX or a MIN.
 
     An interval per accumulator element, over all its lanes: what a LOAD brings (``low`` and ``high`` per instruction), what the
-    ALU makes of it; a product may leave anything. ``found`` gets, per instruction, 1 where a reset goes and 2 where its ADD
-    becomes MAX; zeros before. ``state``: room to work in, (STATE_ROWS, elements of the accumulator).
+    ALU makes of it; a product may leave anything. ``found`` gets, per instruction, GOES where a reset goes, and what its
+    ADD becomes, BY_MAX or BY_MIN; zeros before. ``state``: room to work in, (STATE_ROWS, elements of the accumulator).
     """
     n = table.shape[0]
     lo, hi = state[0], state[1]
-    before = state[2]  # the upper end that the last reset found
-    reset_by, seen_by = state[3], state[4]
+    bottom, top = state[2], state[3]  # the ends that the last reset found
+    reset_by, seen_by = state[4], state[5]
     for d in range(len(lo)):
-        lo[d], hi[d], before[d] = LEAST, MOST, MOST
+        lo[d], hi[d], bottom[d], top[d] = LEAST, MOST, LEAST, MOST
         reset_by[d] = seen_by[d] = -1
     last, cleared = -1, 0  # the reset right before, and how many elements it cleared
     for i in range(n):
@@ -61,21 +62,21 @@ def by_max(table: I64, uop_at: I64, triples: I64, low: I64, high: I64, state: I6
         end = bgn + table[i, UOP_END] - table[i, UOP_BGN]
         alu, imm, use_imm = table[i, ALU_OP], table[i, IMM], table[i, USE_IMM]
         if op == OP_ALU and last >= 0 and alu == ALU_ADD:
-            fits, count = True, 0
+            above, below, count = True, True, 0  # all that stood there
             for o in range(table[i, ITER_OUT]):
                 for j in range(table[i, ITER_IN]):
                     for u in range(bgn, end):
                         d = triples[u, 0] + o * table[i, DST_OUT] + j * table[i, DST_IN]
                         s = triples[u, 1] + o * table[i, SRC_OUT] + j * table[i, SRC_IN]
-                        least = imm if use_imm != 0 else lo[s]
-                        if reset_by[d] != last or seen_by[d] == i or before[d] > least:
-                            fits = False
-                        if use_imm == 0 and reset_by[s] == last:
-                            fits = False
+                        least, most = (imm, imm) if use_imm != 0 else (lo[s], hi[s])
+                        if reset_by[d] != last or seen_by[d] == i or (use_imm == 0 and reset_by[s] == last):
+                            above = below = False
+                        above = above and top[d] <= least
+                        below = below and most <= bottom[d]
                         seen_by[d] = i
                         count += 1
-            if fits and count == cleared:
-                found[last], found[i] = 1, 2
+            if (above or below) and count == cleared:
+                found[last], found[i] = GOES, BY_MAX if above else BY_MIN
         resets = op == OP_GEMM and table[i, RESET] != 0
         cleared = 0
         for o in range(table[i, ITER_OUT]):
@@ -85,7 +86,7 @@ def by_max(table: I64, uop_at: I64, triples: I64, low: I64, high: I64, state: I6
                     if resets:
                         if reset_by[d] != i:
                             cleared += 1
-                            before[d] = hi[d]
+                            bottom[d], top[d] = lo[d], hi[d]
                             reset_by[d] = i
                         lo[d], hi[d] = 0, 0
                         continue

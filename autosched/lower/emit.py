@@ -92,7 +92,7 @@ class Emitter:
         check_work(stream.table, self.config, mode_of(self.semantics))
         leading = target[np.flatnonzero(np.isin(position[sequence], leaders))] if len(leaders) else leaders
         if self.semantics != "chisel":
-            stream, kept = starts.start_by_max(stream, self.config, self.declared(at))
+            stream, kept = starts.start_by_extremum(stream, self.config, self.declared(at))
             leading = np.searchsorted(kept, leading)
         table = tokens.finish(stream, self.config, self.semantics, self.shared_dram(at), leading)
         check_instructions(len(table), self.program.root.name)

@@ -36,6 +36,7 @@ from autosched.schedule.primitives.placement.inline import Inlining
 from autosched.schedule.primitives.placement.recompute import Recomputing
 from autosched.schedule.primitives.reductions.bits import Bits
 from autosched.schedule.primitives.reductions.borders import Borders
+from autosched.schedule.primitives.reductions.clip_offsets import ClipOffsets
 from autosched.schedule.primitives.reductions.clips import Clips
 from autosched.schedule.primitives.reductions.complements import Complements
 from autosched.schedule.primitives.reductions.conditions import Conditions
@@ -88,7 +89,7 @@ from sim.markup import listing
 
 class Schedule(
     Lookup, Pieces, Kinds, ReindexCache, CacheIndex, ComputeAt, Recomputing, Inlining, Reductions, Blockizing, Tensorizing,
-    Notes, Sampling, Layout, Reindex, ZeroTerms, Trimming, Folding, Clips, Reclips, Raising, Factoring, PadEinsum,
+    Notes, Sampling, Layout, Reindex, ZeroTerms, Trimming, Folding, Clips, Reclips, Raising, ClipOffsets, Factoring, PadEinsum,
     DecomposePadding, Rolling, Access, CopyAt, HostStages, PadBlocks, Stages, Diagonals, Digits, Widening, NeutralTerms,
     PlainForms, Windows, Overlaps, Fission, Values, Offsets, Places, Negation, Minus, Doubling, Bits, Spreading, UnitAxes, Parts,
     Extrema, PlaceLimits, Versions, Conditions, StoreBlocks, Expansion, Borders, Sharing,

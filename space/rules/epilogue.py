@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 class Epilogue(StructuralRule):
     """``fold_epilogue`` wherever it is taken; where a machine has no moves ``raise_epilogue`` behind it, or ``add_by_gemm``.
 
+    There ``offset_epilogue`` moves what starts with a constant, in all of these forms: it takes no operation more than before.
     Of several addends a sum starts with the first one, or with one that has an element for each of its own.
     """
 
@@ -62,7 +63,7 @@ class Epilogue(StructuralRule):
         added = _products(sch, target)
         if added is not None:
             found.append(("addend by product", added))
-        return found
+        return [(name, _constants_beyond(form)) for name, form in found]
 
 
 def _folded(sch: Schedule, target: Target) -> Schedule | None:
@@ -84,6 +85,25 @@ def _folded(sch: Schedule, target: Target) -> Schedule | None:
         if found is not None:
             _passed_on(other)
     return None if found is None else other
+
+
+def _constants_beyond(sch: Schedule) -> Schedule:
+    """A copy in which every sum that can starts with a constant beyond all that is left where it stands.
+
+    That may be one that is added behind the sum so far: there it takes as many operations as at the start.
+    """
+    for name in [b.name for b in device_blocks(sch.func)] if plain_blocks(sch.func) else ():
+        for ahead in (False, True):
+            other = sch.copy()
+            try:
+                if ahead:
+                    other.fold_epilogue(other.get_sblock(name))
+                other.offset_epilogue(other.get_sblock(name))
+            except ScheduleError:
+                continue  # nothing to do here, or ranges that do not prove it
+            sch = other
+            break
+    return sch
 
 
 def _passed_on(sch: Schedule) -> None:

@@ -46,7 +46,7 @@ TESTS = (
     "tests/unit/test_target.py", "tests/unit/test_normalise.py", "tests/unit/test_fsim_counters.py", "tests/unit/test_kernel.py",
     "tests/unit/test_tuning_logs.py", "tests/unit/test_limits.py", "tests/unit/test_markup.py", "tests/unit/test_space_*.py",
     "tests/unit/test_refusal_codes.py", "tests/unit/test_windows.py", "tests/unit/test_add_by_gemm.py",
-    "tests/unit/test_raise_epilogue.py", "tests/unit/test_workload_schedules.py",
+    "tests/unit/test_raise_epilogue.py", "tests/unit/test_offset_epilogue.py", "tests/unit/test_workload_schedules.py",
     "tests/unit/test_banked_buffers.py", "tests/unit/test_blockize_guards.py", "tests/unit/test_drop_zero_terms.py",
     "tests/unit/test_vta_gemm_lowering.py", "tests/unit/test_frozen.py",
     "tests/property/test_sim_*.py", "tests/property/test_lower_*.py", "tests/property/test_space_*.py",

@@ -202,6 +202,10 @@ EXAMPLES: dict[str, Example] = {
         stage("C[vi]", "T.min(T.max(T.shift_right(A[vi], 8), -128), 127)")
         + stage("D[vi]", "T.min(T.max(T.shift_right(A[vi], 8), 0), 127)"))), 'sch.reuse_clip("D", "C")'),
     "raise_epilogue": Example("|".join(EPILOGUE), 'sch.raise_epilogue("R")', 'sch.fold_epilogue("R")'),
+    "offset_epilogue": Example("|".join(EPILOGUE).replace(", b: T.Buffer((16,), \"int32\")", "").replace(
+        'T.func_attr({"autosched.value_ranges": {"b": [-16384, 16384]}})\n', "").replace(
+        "T.min(T.max((C[vi] >> 8) + b[vi], 0), 127)", "T.min(T.max((C[vi] + 64) >> 7, -128), 127)"),
+        'sch.offset_epilogue("R")', 'sch.fold_epilogue("R")'),
     "cast_by_gemm": Example("|".join((
         'R: T.Buffer((16,), "int8"), C: T.Buffer((16,), "int32"), D: T.Buffer((16,), "int32")',
         stage("D[vi]", 'C[vi] + T.Cast("int32", R[vi]) * 4'))), 'sch.cast_by_gemm("D", 0, 1)'),

@@ -29,6 +29,7 @@ WEIGHTS = {
 # What only this side has: drawn where asked for by name.
 OWN = {
     "set_axis_separator": 1, "double_buffer": 4, "drop_zero_terms": 3, "fold_epilogue": 3, "raise_epilogue": 1,
+    "offset_epilogue": 1,
     "advance_constant": 2, "advance_shift": 2, "drop_clip": 2,
     "recompute_at_consumers": 4, "partition_block": 2,
 }
@@ -203,6 +204,10 @@ class Steps:
     def raise_epilogue(self, b: Seen) -> list[str]:
         moved, _ = self._pair(b, True)
         return [self.get(moved), "sch.raise_epilogue(block=b{n})"]
+
+    def offset_epilogue(self, b: Seen) -> list[str]:
+        moved, _ = self._pair(b, True)
+        return [self.get(moved), "sch.offset_epilogue(block=b{n})"]
 
     def recompute_at_consumers(self, b: Seen) -> list[str]:
         moved, _ = self._pair(b, False)

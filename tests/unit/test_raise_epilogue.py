@@ -122,6 +122,26 @@ def test_the_proofs_are_exact(least: int, most: int, reason: str) -> None:
         sch.raise_epilogue("D")
 
 
+@pytest.mark.parametrize(("terms", "accepted"), [(1036, True), (1037, False)])
+def test_what_wraps_around_as_it_was_is_not_raised(terms: int, accepted: bool) -> None:
+    """The least sum is -32511 << 16 and so many products of -128 * 127: just above -2**31, or it wraps around."""
+    text = "".join(line for line in dense.script().splitlines(True) if "T.reads" not in line and "T.writes" not in line)
+    for old, new in (
+        ('16), "int8"', f'{terms}), "int8"'), ("4, 8, 16)", f"4, 8, {terms})"),
+        ("C[vi, vj] = 0", "C[vi, vj] = T.shift_left(bias[vj], 16)"),
+        ("T.shift_right(C[vi, vj], 8) + bias[vj]", "T.shift_right(C[vi, vj], 16)"),
+    ):
+        assert old in text, old
+        text = text.replace(old, new)
+    func = parse(text)
+    sch = Schedule(replace(func, value_ranges=((0, 127), (-128, 0), (-32511, 0), None)))
+    if accepted:
+        sch.raise_epilogue("D")
+    else:
+        with pytest.raises(ScheduleError, match="a partial sum may be between -2147498368"):
+            sch.raise_epilogue("D")
+
+
 def test_refused() -> None:
     sch = Schedule(dense)
     with refused(ScheduleError, "form") as caught:
@@ -179,11 +199,11 @@ def resets(func: PrimFunc, target: str) -> int:
 
 
 @pytest.mark.parametrize("target", ["vta-de10-portable", "vta-fsim"])
-@pytest.mark.parametrize(("least", "found"), [(100, 1), (99, 4), (-16384, 4), (5000, 1)])
-def test_a_reset_goes_where_what_stands_there_is_no_larger(
+@pytest.mark.parametrize(("least", "found"), [(100, 1), (99, 4), (-4999, 4), (-5000, 1), (5000, 1)])
+def test_a_reset_goes_where_what_stands_there_is_on_one_side(
     least: int, found: int, target: str, vta_schedules: ModuleType
 ) -> None:
-    # At the start nothing is known; later tiles find 0 to 100. 99 would be lost against 100.
+    # At the start nothing is known; later tiles find 0 to 100. 99 would be lost against 100, and 1 against 0.
     vta_schedules.verify(moving(least), target)
     assert resets(moving(least), target) == found
     assert resets(moving(least), "vta-de10") == 0  # the RTL moves

@@ -130,8 +130,8 @@ def _raise(state: State, realize: BlockRealize) -> tuple[Stmt, Ident]:
                       hint=readers(state, block) if block.init is not None else before_nesting(state, block, "raise_epilogue"),
                       code="form")
     clip = _clip(block, store.value)
-    _narrowed(state, scope, block, store, clip)
-    first, update = _sum(state, scope, block, clip.load.buffer)
+    check_narrowed(state, scope, block, clip.whole, clip.load.buffer)
+    first, update = start_and_sum(state, scope, block, clip.load.buffer)
     start = first.body if first.init is None else first.init
     assert isinstance(start, BufferStore)
     addend = _addend(first, start, clip)
@@ -186,16 +186,26 @@ def _clip(block: Block, value: Expr) -> _Clip:
     )
 
 
-def _narrowed(state: State, scope: Block, block: Block, store: BufferStore, clip: _Clip) -> None:
-    """Refuses unless only the low bits of the clip count."""
-    loads = [e for e in walk_expr(store.value) if isinstance(e, BufferLoad) and e.buffer is clip.load.buffer]
+def check_narrowed(state: State, scope: Block, block: Block, clip: Expr, total: Buffer) -> None:
+    """Refuses unless only the low bits of a clip count.
+
+    Args:
+        state: the program.
+        scope: the block around.
+        block: the one that stores the clip.
+        clip: what it clips, all of it.
+        total: the sum that is clipped, which nothing else of the block may read.
+    """
+    store = block.body
+    assert isinstance(store, BufferStore)
+    loads = [e for e in walk_expr(store.value) if isinstance(e, BufferLoad) and e.buffer is total]
     if len(loads) > 1:
-        raise Refusal(f"block {block.name} uses {clip.load.buffer.name} {len(loads)} times", [block.ident], code="reader")
-    if store.value == Cast(NARROW, clip.whole):
+        raise Refusal(f"block {block.name} uses {total.name} {len(loads)} times", [block.ident], code="reader")
+    if store.value == Cast(NARROW, clip):
         return
-    if store.value != clip.whole:
+    if store.value != clip:
         raise Refusal(f"block {block.name} computes with the clip; only a conversion to {NARROW} drops what is added",
-                      [block.ident], "raise_epilogue needs the clip to be the last operation before the conversion", code="form")
+                      [block.ident], "the clip has to be the last operation before the conversion", code="form")
     target = store.buffer
     if is_output(block, scope):
         raise Refusal(f"block {block.name} writes {target.name}, which is an output: its {target.dtype} values would change",
@@ -210,8 +220,15 @@ def _narrowed(state: State, scope: Block, block: Block, store: BufferStore, clip
                           f"every reader must convert to {NARROW} at once", code="reader")
 
 
-def _sum(state: State, scope: Block, reader: Block, total: Buffer) -> tuple[Block, Block]:
-    """The block that starts the sum, and the one that adds to it; they may be the same."""
+def start_and_sum(state: State, scope: Block, reader: Block, total: Buffer) -> tuple[Block, Block]:
+    """The block that starts a sum, and the one that adds to it; they may be the same.
+
+    Args:
+        state: the program.
+        scope: the block around.
+        reader: the only other block that may read the sum.
+        total: the sum.
+    """
     writers = state.writers(scope, total)
     marks = [w.ident for w in writers]
     others = [b for b in state.readers(scope, total) if b.ident is not reader.ident and all(b is not w for w in writers)]
@@ -255,7 +272,8 @@ def _proven(
             f"between {low} and {high}", [first.ident, block.ident], hint, code="range",
         )
     sums = partial_sums(bounds, update)
-    whole = min(starts[0], starts[0] + sums[0]), max(starts[1], starts[1] + sums[1])
+    # As it was, too: what wraps around there would not from higher up.
+    whole = (low << clip.shift) + sums[0], starts[1] + sums[1]
     if whole[0] < least or whole[1] > most:
         raise Refusal(
             f"a partial sum may be between {whole[0]} and {whole[1]}, which {clip.load.dtype} does not hold",
