@@ -8,7 +8,7 @@ from types import ModuleType
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from refusals import refused
 
@@ -16,9 +16,12 @@ from autosched.errors import ScheduleError
 from autosched.ir import IRModule, PrimFunc
 from autosched.ir.interp import random_inputs, run
 from autosched.lower import lower_table
+from autosched.lower.starts import start_by_extremum
+from autosched.lower.tokens import Stream
 from autosched.schedule import Schedule
 from autosched.script import parse
-from sim import isa
+from autosched.target import get_target
+from sim import asm, isa
 from space import Space
 
 Verify = Callable[[Schedule, PrimFunc | IRModule], Schedule]
@@ -98,6 +101,8 @@ def least_multiple(start: int, shift: int, low: int, high: int) -> set[int]:
 
 
 @settings(deadline=None, max_examples=60)
+@example(-100, 1, -128, 528)  # 500 above what is clipped, and 28 below
+@example(300, 1, -128, 528)
 @given(st.integers(-33000, 33000) | st.integers(-300, 300), st.integers(0, 10), st.integers(-300, 200), st.integers(0, 400))
 def test_the_least_multiple_that_does(start: int, shift: int, low: int, span: int) -> None:
     func = dense(start, shift, low, low + span)
@@ -354,8 +359,9 @@ def test_spaces_start_with_a_constant_that_no_clip_leaves(func: PrimFunc, form: 
 
 
 def test_estimates_know_a_constant_beyond_the_clip_as_it_is() -> None:
-    for shift, cycles in ((8, 1), (7, 2)):  # 128 is above 127; 64 is not, and 128 would be 128 + 2**15
-        func = rounded("64" if shift == 7 else "128", shift=shift).script().replace("-128), 127)", "-32768), 127)")
+    # With a clip down to -2**15 no multiple fits.
+    for most, cycles in ((127, 1), (128, 1), (129, 2)):
+        func = rounded("128", shift=8).script().replace("-128), 127)", f"-32768), {most})")
         space = Space(parse(func), "vta-de10-portable")
         nest = next(s.model.nest for s in space.sketches if s.done == ("addend in front",))
         assert (nest.init_cycles, nest.clears) == (cycles, cycles == 1)
@@ -376,3 +382,23 @@ def test_programs_of_the_space_write_the_same_bytes(func: PrimFunc, vta_schedule
         table = kernel.program.table
         found |= bool(((table[:, isa.ALU_OP] == isa.ALU_MIN) & (table[:, isa.IMM] == -32704)).any())
     assert found
+
+
+@pytest.mark.parametrize(("reset", "add", "imm", "found"), [
+    ("dst_in=1", "dst_in=1", 9, isa.ALU_MAX), ("dst_in=1", "dst_in=1", -9, isa.ALU_MIN),
+    ("dst_in=1", "dst_in=1", 1, isa.ALU_ADD),  # some of what stands there is above, and some below
+    ("dst_in=1", "dst_in=2", 9, isa.ALU_ADD), ("dst_in=1", "dst_in=2", -9, isa.ALU_ADD),  # others than what was cleared
+    ("dst_in=0", "dst_in=0", 9, isa.ALU_ADD), ("dst_in=0", "dst_in=0", -9, isa.ALU_ADD),  # four times to one place
+])
+def test_only_what_adds_once_to_all_that_was_cleared(reset: str, add: str, imm: int, found: int) -> None:
+    config = get_target("vta-de10-portable").config
+    table = asm.assemble(f'''
+        ALU MAX use_imm imm=-5 uop_end=1 iter_out=1 iter_in=8 dst_in=1 src_in=1
+        ALU MIN use_imm imm=5 uop_end=1 iter_out=1 iter_in=8 dst_in=1 src_in=1
+        GEMM reset uop_end=1 iter_out=1 iter_in=4 {reset}
+        ALU ADD use_imm imm={imm} uop_end=1 iter_out=1 iter_in=4 {add} {add.replace("dst", "src")}
+    ''', config)
+    stream = Stream(table, np.zeros(len(table), dtype=np.int64), np.zeros((1, 3), dtype=np.int64))
+    new, kept = start_by_extremum(stream, config, [])
+    assert list(kept) == ([0, 1, 3] if found != isa.ALU_ADD else [0, 1, 2, 3])
+    assert new.table[-1, isa.ALU_OP] == found
