@@ -281,7 +281,10 @@ def _products(sch: Schedule, target: Target) -> Schedule | None:
 
 
 def _added(block: Block, value: Expr, path: tuple[int, ...] = ()) -> tuple[tuple[int, ...], str] | None:
-    """Where a value adds an int32 tensor that many of its elements share, those of all rows of a tile, and that tensor's name."""
+    """Where a value adds an int32 tensor that many of its elements share, those of all rows of a tile, and that tensor's name.
+
+    A constant that is added right behind is part of that sum: the host adds it.
+    """
     if isinstance(value, BinOp) and value.op == "+":
         assert isinstance(block.body, BufferStore)
         many = {iv.var for iv in block.iter_vars if extents(block).get(iv.var) != 1}
@@ -295,5 +298,6 @@ def _added(block: Block, value: Expr, path: tuple[int, ...] = ()) -> tuple[tuple
         for n, child in enumerate(expr_children(value)):
             found = None if isinstance(child, BufferLoad) else _added(block, child, (*path, n))
             if found is not None:
-                return found
+                behind = value.b if isinstance(value, BinOp) and value.op == "+" and found[0] == (*path, 0) else None
+                return (path, found[1]) if behind is not None and int_value(behind) is not None else found
     return None

@@ -168,3 +168,48 @@ def f(C: T.Buffer((8, 16), "int32"), b: T.Buffer((16,), "int32"), D: T.Buffer((8
     sch = Schedule(func)
     sch.add_by_gemm("D", 1, "b")
     same(func, sch)
+
+
+def added(sum_: str, low: int, high: int) -> PrimFunc:
+    return parse(f'''
+from tvm.script import tir as T
+@T.prim_func
+def main(C: T.Buffer((16,), "int32"), b: T.Buffer((16,), "int32"), D: T.Buffer((16,), "int32")):
+    T.func_attr({{"autosched.value_ranges": {{"b": [{low}, {high}]}}}})
+    for i in range(16):
+        with T.sblock("D"):
+            vi = T.axis.spatial(16, i)
+            D[vi] = {sum_}
+''')
+
+
+@pytest.mark.parametrize(("sum_", "low", "high", "start", "digits"), [
+    ("C[vi] + b[vi] + 64", -4096, 4096, "C[vi]", "b[v0] + 64"),
+    ("C[vi] + 64 + b[vi]", -4096, 4096, "C[vi]", "b[v0] + 64"),
+    ("C[vi] + b[vi]", -4096, 4096, "C[vi]", "b[v0]"),
+    ("b[vi] + 64", -4096, 4096, "64", "b[v0]"),  # something has to be added to
+    # 15 digits of up to 127 hold a quotient of 1905, and of down to -128 one of -1920.
+    ("C[vi] + b[vi] + 63", -122880, 121920, "C[vi]", "b[v0] + 63"),
+    ("C[vi] + b[vi] + 64", -122880, 121920, "C[vi] + 64", "b[v0]"),
+    ("C[vi] + b[vi] + -1", -122880, 121920, "C[vi] + -1", "b[v0]"),
+    ("C[vi] + b[vi] + -1", -122879, 121920, "C[vi]", "b[v0] + -1"),
+])
+def test_the_host_adds_a_constant_where_digits_hold_it(sum_: str, low: int, high: int, start: str, digits: str) -> None:
+    func = added(sum_, low, high)
+    sch = Schedule(func)
+    sch.add_by_gemm("D", 0, "b")
+    text = sch.script()
+    assert f"            D[vi] = {start}\n" in text.replace(" - 1\n", " + -1\n")
+    assert f"({digits}) % 64" in text.replace(" - 1)", " + -1)") or (digits == "b[v0]" and "b[v0] % 64" in text)
+    rng = np.random.default_rng(3)
+    for b in (rng.integers(low, high + 1, 16), np.full(16, low), np.full(16, high)):
+        c = rng.integers(-(1 << 20), 1 << 20, 16).astype("int32")
+        assert np.array_equal(run(sch.func, c, b.astype("int32"))[0], run(func, c, b.astype("int32"))[0])
+
+
+def test_what_rounds_is_added_by_the_host() -> None:
+    func = edited(("T.shift_right(C[vm, vn, vb, vj], 8) + bias[vn, vb, vj]",
+                   "T.shift_right(C[vm, vn, vb, vj] + bias[vn, vb, vj] + 64, 7)"))
+    nest = next(s.model.nest for s in Space(func, "vta-de10-portable").sketches if s.done == ("addend by product",))
+    # A reset, the digits, and shift, maximum and minimum: a cycle each.
+    assert nest.init_cycles == 1 and [s.taken for s in nest.stages] == [1, 3]

@@ -33,6 +33,7 @@ class Digits(ScheduleBase):
         The host takes every element apart: the rest of a division by 64, and the quotient in parts that an int8 holds. What the
         operand is added to becomes the initial value of a sum over the digits; the weights, 1 and 64, are a constant of the
         program. So the operand costs a cycle per vector in the accumulator, where an ALU operation on two tensors costs two.
+        A constant that the block adds besides costs nothing: where digits hold it, the host adds it to the operand.
 
         Args:
             block: handle or name of a block that stores an int32 value, to which it adds the operand once; the operand is a
@@ -100,7 +101,7 @@ def _digits(state: State, realize: BlockRealize, axis: int, operand: Buffer) -> 
     load, rest = found[0]
     assert isinstance(load, BufferLoad) and rest is not None
     lanes = int_value(iv.dom.extent) or 1
-    shares = _shares(state, block, operand, lanes)
+    rest, constant, shares = _shares(state, block, operand, lanes, rest)
     moving = {v.var for v in block.iter_vars if int_value(v.dom.extent) != 1}
     kept = [d for d, i in enumerate(load.indices) if moving.intersection(free_vars(i))]
     scope = scope_of(state, block)
@@ -108,7 +109,7 @@ def _digits(state: State, realize: BlockRealize, axis: int, operand: Buffer) -> 
     name = fresh_name(f"{operand.name}_digits", {*state.block_names(), *state.buffer_names(scope)})
     digits = Buffer(name, (*[operand.shape[d] for d in kept], iv.dom.extent), "int8")
     only = {v.var: v.dom.min for v in block.iter_vars if v.var not in moving}
-    made, nest = _stage(name, load, [substitute(i, only) for i in load.indices], kept, digits, shares)
+    made, nest = _stage(name, load, [substitute(i, only) for i in load.indices], kept, digits, shares, constant)
     extents = {v.var: int_value(v.dom.min + v.dom.extent) for v in block.iter_vars}
     # As many rows as a tile has, of the same weights; one where no iterator counts them.
     rows = tuple([r if isinstance(r, Var) and extents.get(r) else IntImm(0, r.dtype) for r in store.indices[-2:-1]])
@@ -119,25 +120,30 @@ def _digits(state: State, realize: BlockRealize, axis: int, operand: Buffer) -> 
     return summed(state, realize, scope, store, term, k, iv, [(nest, digits)], rest), constants, made
 
 
-def _shares(state: State, block: Block, operand: Buffer, lanes: int) -> int:
-    """Among how many digits the quotient is shared out: as few as hold it."""
+def _shares(state: State, block: Block, operand: Buffer, lanes: int, rest: Expr) -> tuple[Expr, int, int]:
+    """What the host's sum is added to, the constant that the host adds, and among how many digits the quotient is shared out."""
     low, high = ValueBounds(state.func).of_buffer(operand)
-    # Every share is the quotient divided by their number, rounded down or up.
-    shares = max(1, -(-(low // WEIGHT) // LEAST_DIGIT) if low < 0 else 1, -(-(high // WEIGHT) // MOST_DIGIT))
-    if shares + 1 > lanes:
-        raise Refusal(f"{operand.name} is between {low} and {high}: {shares + 1} digits, and there are {lanes}", [block.ident],
-                      'declare narrower ranges: T.func_attr({"autosched.value_ranges": {"bias": [-16384, 16384]}})', code="range")
-    return shares
+    least, most = dtype_bounds("int32")
+    constants = [(c, others) for part, others in addends_of(rest) if others is not None and (c := int_value(part))]
+    for constant, others in [*constants[:1], (0, rest)]:
+        ends = low + constant, high + constant
+        # Every share is the quotient divided by their number, rounded down or up; there are as few as hold it.
+        shares = max(1, -(-(ends[0] // WEIGHT) // LEAST_DIGIT) if ends[0] < 0 else 1, -(-(ends[1] // WEIGHT) // MOST_DIGIT))
+        if shares + 1 <= lanes and least <= ends[0] and ends[1] <= most:
+            return others, constant, shares
+    raise Refusal(f"{operand.name} is between {low} and {high}: {shares + 1} digits, and there are {lanes}", [block.ident],
+                  'declare narrower ranges: T.func_attr({"autosched.value_ranges": {"bias": [-16384, 16384]}})', code="range")
 
 
 def _stage(
-    name: str, load: BufferLoad, index: list[Expr], kept: list[int], buffer: Buffer, shares: int
+    name: str, load: BufferLoad, index: list[Expr], kept: list[int], buffer: Buffer, shares: int, constant: int
 ) -> tuple[Block, Stmt]:
     """The stage that takes an operand apart, at an index that the kept dimensions move."""
 
     def value(at: tuple[Var, ...]) -> Expr:
         moved = dict(zip(kept, at))
-        element, digit = BufferLoad(load.buffer, tuple([moved.get(d, i) for d, i in enumerate(index)]), "int32"), at[-1]
+        element: Expr = BufferLoad(load.buffer, tuple([moved.get(d, i) for d, i in enumerate(index)]), "int32")
+        element, digit = element + constant if constant else element, at[-1]
         # What has no weight may be anything: it is multiplied by zero.
         share = binary("//", binary("//", element, const(WEIGHT, "int32")) + (digit - 1), const(shares, "int32"))
         rest = binary("%", element, const(WEIGHT, "int32"))
