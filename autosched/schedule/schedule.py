@@ -34,6 +34,7 @@ from autosched.schedule.primitives.notes import Notes
 from autosched.schedule.primitives.placement.compute_at import ComputeAt
 from autosched.schedule.primitives.placement.inline import Inlining
 from autosched.schedule.primitives.placement.recompute import Recomputing
+from autosched.schedule.primitives.reductions.around import Surroundings
 from autosched.schedule.primitives.reductions.bits import Bits
 from autosched.schedule.primitives.reductions.borders import Borders
 from autosched.schedule.primitives.reductions.clip_offsets import ClipOffsets
@@ -94,6 +95,7 @@ class Schedule(
     PlainForms, Windows, Overlaps, Fission, Values, Offsets, Places, Negation, Minus, Doubling, Bits, Spreading, UnitAxes, Parts,
     Extrema, PlaceLimits, Versions, Conditions, StoreBlocks, Expansion, Borders, Sharing,
     Paddings, BytePlanes, Factors, Terms, Scaling, Bands, Repeating, Matrices, Crossing, Complements, Starts, Delays,
+    Surroundings,
 ):
     """Rewrites a program step by step; every step is checked to be legal, and recorded.
 

@@ -69,7 +69,6 @@ class _Other(NamedTuple):
         needs: a form that there must be for this one; () is the plain one.
         sooner: whether it is one only where it takes less than the plain one does.
         chained: whether what is computed and what is moved count together then, as in nests that wait for each other.
-        instead: another form of the same kind, less than which it has to take, too, where there is that.
     """
 
     done: tuple[str, ...]
@@ -77,7 +76,6 @@ class _Other(NamedTuple):
     needs: tuple[str, ...] | None = None
     sooner: bool = False
     chained: bool = False
-    instead: tuple[str, ...] | None = None
 
 
 def _windows(func: PrimFunc, target: Target) -> bool:
@@ -111,8 +109,7 @@ OTHERS = (
     _Other((CROSSED,), _along_rows, sooner=True, chained=True),
     _Other((CROSSED, EVERYWHERE), lambda func, target: _along_rows(func, target) and everywhere.applies(func, target),
            sooner=True, chained=True),
-    _Other((SQUARED,), lambda func, target: not is_packed(func, target) and banding.applies(func, target, True), (), sooner=True,
-           instead=(BANDED,)),
+    _Other((SQUARED,), lambda func, target: not is_packed(func, target) and banding.applies(func, target, True), (), sooner=True),
 )
 
 
@@ -179,8 +176,7 @@ def normal_forms(func: PrimFunc, target: Target, base: Wanted = PLAIN) -> list[M
         if (other.needs is not None and other.needs not in there) or not other.applies(begun.func, target):
             continue
         made = normalised(func, target, wanted_of(other.done, base))
-        than = [first, *[forms[done] for done in there if done == other.instead]]
-        if made.trace.insts and (not other.sooner or all(_less(made.func, t.func, target, other.chained) for t in than)):
+        if made.trace.insts and (not other.sooner or _less(made.func, first.func, target, other.chained)):
             forms[other.done] = made
             there.add(other.done)
     if (GATHERED,) in there:

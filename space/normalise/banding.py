@@ -4,20 +4,23 @@ One filter over one plane has one lane of sixteen; fourteen results of a row sid
 elements of a row with a band of the filter's taps. The host makes the band, and of the data the spans that overlap; it trims what
 is computed behind the end of a row. That is work of the host, so it is a form of its own, which the search holds against others.
 Another one has squares of places as lanes, of the data and of the result, and goes over all squares that a band reaches
-(``squares.py``).
+(``squares.py``); there what is padding alone is laid out by nobody: a stage pads, as around any other image.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from math import prod
 
 from autosched.errors import ScheduleError
 from autosched.ir.expr import BufferLoad, Expr, Var, int_value
 from autosched.ir.functor import free_vars, substitute
-from autosched.ir.stmt import Block, Buffer, PrimFunc
+from autosched.ir.stmt import Block, Buffer, BufferStore, PrimFunc
 from autosched.schedule import Schedule
+from autosched.schedule.kit.refusal import Refusal
+from autosched.schedule.primitives.reductions.around import inner_of
 from autosched.target import Target
 from space.normalise import bands, copies, gathering, groups, guards, squares
 from space.normalise.axes import Axes, Place, together
@@ -84,8 +87,25 @@ def _tile(sch: Schedule, block: Block, target: Target, squared: bool) -> tuple[S
     if found is None or groups.whole(block, target) or not {found.data.buffer, found.weight.buffer} <= _movable(sch):
         return None
     work = work_of(sch.func, store_of(block).buffer)
-    tile = None if work is None else (squares if squared else bands).best(found, target, work)
+    tile = None if work is None else bands.best(found, target, work)
+    if squared and work is not None:
+        least = work_of(sch.func, store_of(block).buffer, target) or 0
+        tile = squares.best(replace(found, inner=_inner(sch, found.data.buffer)), target, least, bands=tile)
     return None if tile is None else (found, tile)
+
+
+def _inner(sch: Schedule, buffer: Buffer) -> dict[int, tuple[int, int]]:
+    """From where to where a tensor is no padding, by dimension, where it has some."""
+    made = [r for r in sch.state.realizes.values() if isinstance(b := r.block.body, BufferStore) and b.buffer is buffer]
+    if len(made) != 1:
+        return {}
+    try:
+        inner = inner_of(sch.state, made[0])
+    except Refusal:
+        return {}
+    places = {d: inner[i] for d, i in enumerate(store_of(made[0].block).indices) if isinstance(i, Var)}
+    begins = {d: int_value(r.min) or 0 for d, r in places.items()}
+    return {d: (begins[d], begins[d] + (int_value(r.extent) or 0)) for d, r in places.items()}
 
 
 def _movable(sch: Schedule) -> set[Buffer]:
@@ -204,15 +224,15 @@ def _banded(sch: Schedule, name: str, found: Sum, tile: Tile) -> None:
         longer = [max(1, reach.get(dims.get(iv.var, -1), 1)) for iv in pack.iter_vars]
         sizes = [int_value(iv.dom.extent) or 1 for iv in pack.iter_vars]
         sch.pad_block(sch.get_sblock(pack.name), [n if n > m else 1 for n, m in zip(longer, sizes)])
-    for v, t, w, n in along:
+    for v, t, _, n in along:
         band = sch.toeplitz(sch.get_sblock(name), slots.index(v), slots.index(t), n)
         sch.host_stage(band)
-        if tile.squares:
+        if t in tile.boxes:
             made = store_of(next(b for b in pack_blocks(sch) if b.name == named(sch, band)))
             own = next(f.indices for f in _factors(sch, name) if f.buffer is made.buffer)
             at, tap = device_block(sch, name), slots.index(t)
             rows = own.index(at.iter_vars[tap].var)
-            each = n * w.step
+            each = tile.boxes[t]
             sch.pad_block(sch.get_sblock(made.buffer.name), [each if d == rows else 1 for d in range(made.buffer.ndim)], True)
             sch.pad_block(sch.get_sblock(name), [each if k == tap else 1 for k in range(len(slots))])
 
@@ -223,10 +243,10 @@ def _factors(sch: Schedule, name: str) -> tuple[BufferLoad, ...]:
 
 
 def _summed(found: Sum, tile: Tile, tap: Var) -> int:
-    """How much of the data a tile's sum goes over along a window: its span, or whole squares."""
+    """How much of the data a tile's sum goes over along a window: its span, or whole boxes."""
     n, window = next((tile.places.get(v, 1), w) for v, (t, w) in found.windows.items() if t is tap)
-    span, each = window.span(n, found.size[tap]), n * window.step
-    return -(-span // each) * each if tile.squares else span
+    span, each = window.span(n, found.size[tap]), tile.boxes.get(tap, 1)
+    return -(-span // each) * each
 
 
 def _laid_out(sch: Schedule, lanes: _Lanes, sums: Mapping[str, tuple[Sum, Tile]]) -> dict[str, int]:
@@ -305,8 +325,8 @@ def _enlarged(sch: Schedule, sums: Mapping[str, int], target: Target) -> None:
 
 def _radix(found: Sum, tile: Tile) -> list[tuple[Var, int]]:
     """What a tile sums over in the lanes of the data, and how long each is, the slowest first."""
-    placed = {t: (v, w) for v, (t, w) in found.windows.items() if v in tile.places}
-    lengths = {t: tile.places[v] * w.step if tile.squares else _summed(found, tile, t) for t, (v, w) in placed.items()}
+    placed = [t for v, (t, _) in found.windows.items() if v in tile.places]
+    lengths = {t: tile.boxes.get(t) or _summed(found, tile, t) for t in placed}
     return [(v, lengths.get(v, found.size[v])) for v in tile.depth]
 
 
@@ -315,7 +335,7 @@ def _deep(cut: Indices, last: Sequence[int], found: Sum, tile: Tile) -> Indices:
     slots = [iv.var for iv in found.product.block.iter_vars]
     radix = [(slots.index(v), n) for v, n in _radix(found, tile)]
     inner = dict(radix)
-    over = {slots.index(t): inner[slots.index(t)] for t in _squared(found, tile)}
+    over = {slots.index(t): n for t, n in tile.boxes.items()}
 
     def mapped(*i: Expr) -> tuple[Expr, ...]:
         outer = cut(*i)
@@ -324,11 +344,6 @@ def _deep(cut: Indices, last: Sequence[int], found: Sum, tile: Tile) -> Indices:
         return (*front, *outside, together((i[k] % n if k in over else i[k], n) for k, n in radix))
 
     return mapped
-
-
-def _squared(found: Sum, tile: Tile) -> list[Var]:
-    """What a tile sums over square by square."""
-    return [t for v, (t, _) in found.windows.items() if v in tile.places] if tile.squares else []
 
 
 def _operands(sch: Schedule, name: str, found: Sum, tile: Tile) -> None:
@@ -343,8 +358,7 @@ def _operands(sch: Schedule, name: str, found: Sum, tile: Tile) -> None:
     radix = _radix(found, tile)
     steps = {v: prod(n for _, n in radix[k + 1 :]) for k, (v, _) in enumerate(radix)}
     window = {w.dim: (v, t, w) for v, (t, w) in found.windows.items() if t in tile.depth}
-    squared = _squared(found, tile)
-    around = [t for t in found.terms if t in squared or t not in tile.depth]
+    around = [t for t in found.terms if t in tile.boxes or t not in tile.depth]
     copied: list[Expr] = []
     origins: list[Callable[[Sequence[Expr]], Expr]] = []
 
@@ -357,10 +371,13 @@ def _operands(sch: Schedule, name: str, found: Sum, tile: Tile) -> None:
             v, t, w = window[d]
             n = tile.places.get(v, 1)
             at, stride = len(copied), 1 if v in tile.places else w.stride
-            further = own[len(outer) + 1 + around.index(t)] if t in squared else None
-            copied.append(own[outer.index(v)] if further is None else own[outer.index(v)] + further)
-            origins.append(lambda p, at=at, n=n, t=t, w=w, stride=stride:  # type: ignore[misc]
-                           p[at] * (n * w.step) + digit(p, t) * stride + w.start)
+            each = tile.boxes.get(t, n * w.step)  # from a box to the next one, or from a tile
+            first: Expr = own[outer.index(v)]
+            if t in tile.boxes:
+                first = first * (n * w.step // each) + own[len(outer) + 1 + around.index(t)]
+            copied.append(first)
+            origins.append(lambda p, at=at, each=each, t=t, w=w, stride=stride:  # type: ignore[misc]
+                           p[at] * each + digit(p, t) * stride + w.start)
         elif (c := found.data.indices[d]) in tile.depth and isinstance(c, Var):
             origins.append(lambda p, c=c: digit(p, c))  # type: ignore[misc]
         elif int_value(index) is not None:
@@ -370,10 +387,14 @@ def _operands(sch: Schedule, name: str, found: Sum, tile: Tile) -> None:
             copied.append(index)
             origins.append(lambda p, at=at: p[at])  # type: ignore[misc]
     copied.append(own[-1])
-    sch.host_stage(sch.repeat_read(
+    laid_out = sch.repeat_read(
         sch.get_sblock(name), data.buffer.name,
         lambda *i: tuple([substitute(e, dict(zip(own, i))) for e in copied]), lambda *p: tuple([f(p) for f in origins]),
-    ))
+    )
+    sch.host_stage(laid_out)
+    if tile.squares:
+        with suppress(ScheduleError):  # no box is padding alone
+            sch.separate_padding(laid_out)
     reindexed(sch, name, weight.buffer.name)
 
 

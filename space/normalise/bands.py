@@ -8,12 +8,12 @@ along rows and columns; the lanes of the data are what the tile reads along one 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import combinations
 from itertools import product as iter_product
 from math import ceil, inf, prod
 
-from autosched.ir.expr import BufferLoad, Var, int_value
+from autosched.ir.expr import BinOp, BufferLoad, Expr, Var, int_value
 from autosched.ir.functor import free_vars
 from autosched.ir.stmt import Buffer, PrimFunc
 from autosched.schedule.primitives.reductions.toeplitz import Window, window_of
@@ -22,6 +22,7 @@ from space.normalise.blocks import Product, device_blocks, extents, loads_of, pr
 from space.normalise.estimate import alu_cycles
 
 MOST_INDICES = 5  # of what a sum goes over that may be lanes
+ADDED = 2  # cycles of the ALU for a vector to which it adds another one
 ENOUGH = 7 / 8  # of what a plain form takes: less has to be left by a tile
 
 
@@ -36,6 +37,7 @@ class Sum:
         windows: by iterator of the result along which they do, the one that moves along the window, and how.
         filters: iterators of the result that only the weight has.
         channels: what else it sums over, plain indices of both factors.
+        inner: by dimension of the data, from where to where it is no padding, where it has some.
     """
 
     product: Product
@@ -44,6 +46,7 @@ class Sum:
     windows: Mapping[Var, tuple[Var, Window]]
     filters: tuple[Var, ...]
     channels: tuple[Var, ...]
+    inner: Mapping[int, tuple[int, int]] = field(default_factory=dict)
 
     @property
     def terms(self) -> list[Var]:
@@ -55,6 +58,10 @@ class Sum:
         """Extents of the block's iterators."""
         return extents(self.product.block)
 
+    def used(self, dim: int) -> tuple[int, int]:
+        """From where to where the data is no padding along a dimension."""
+        return self.inner.get(dim, (0, int_value(self.data.buffer.shape[dim]) or 0))
+
 
 @dataclass(frozen=True)
 class Tile:
@@ -63,13 +70,15 @@ class Tile:
     Args:
         places: how many values of iterators of the result are lanes of it, each.
         depth: what of what it goes over are lanes of the data, in order.
-        squares: whether of windows only steps along as many elements as the tile's places are apart are lanes, and windows go on
-            over several such squares (``squares``); else all that the tile's windows read is.
+        squares: whether there are channels beside them, of which each is computed by itself (``squares``).
+        boxes: by what of a window is lanes of the data, how many elements are, where a tile goes through several such boxes; else
+            all that its windows read is.
     """
 
     places: Mapping[Var, int]
     depth: tuple[Var, ...]
     squares: bool = False
+    boxes: Mapping[Var, int] = field(default_factory=dict)
 
 
 def sum_of(product: Product) -> Sum | None:
@@ -118,21 +127,28 @@ def best(found: Sum, target: Target, work: int, places: Mapping[Var, int] | None
         # What every vector of results takes may be too much already.
         if prod(ceil(n / along.get(v, 1)) for v, n in found.size.items() if v not in found.terms) * (work + 1) < limit[0]:
             for tile in [Tile(along, depth) for depth in _depths(found)]:
-                if (time := _time(found, tile, target, work)) < limit:
+                if (time := time_of(found, tile, target, work)) < limit:
                     limit, chosen = time, tile
     return chosen
 
 
-def plainly(found: Sum, target: Target, work: int) -> float:
-    """What the products of a sum, and what follows, take at least with lanes of filters and of channels, or of windows."""
+def plainly(found: Sum, target: Target, work: int, alone: bool = True) -> float:
+    """What the products of a sum, and what follows, take at least with lanes of filters and of channels, or of windows.
+
+    Args:
+        found: the sum.
+        target: the machine.
+        work: operations of the ALU for a vector of results.
+        alone: whether also with channels that are computed each by itself.
+    """
     size, sums = found.size, found.terms
     total, terms = prod(size.values()), prod(size[v] for v in sums)
     rows, lanes = target.config.block_out, target.config.block_in
     both = [v for v in found.weight.indices if isinstance(v, Var) and v in found.data.indices and v not in sums]
     ways = [(total // size[f] * ceil(size[f] / rows) // n * ceil(n / lanes), total // terms // size[f] * ceil(size[f] / rows))
             for f in found.filters for n in (terms, *[size[c] for c in found.channels])]
-    ways += [(total // size[v] * ceil(size[v] / rows), total // terms // size[v] * ceil(size[v] / rows)) for v in both]
-    return min((products + work * vectors for products, vectors in ways), default=total)
+    ways += [(total // size[v] * ceil(size[v] / rows), total // terms // size[v] * ceil(size[v] / rows)) for v in both if alone]
+    return min((products + work * vectors for products, vectors in ways), default=total if alone else inf)
 
 
 def _depths(found: Sum) -> list[tuple[Var, ...]]:
@@ -154,8 +170,15 @@ def _places(found: Sum, target: Target) -> Iterator[Mapping[Var, int]]:
                 yield along
 
 
-def _time(found: Sum, tile: Tile, target: Target, work: int) -> tuple[float, float, int]:
-    """What a tile takes: by what takes longest, all together, and vectors of results."""
+def time_of(found: Sum, tile: Tile, target: Target, work: int) -> tuple[float, float, int]:
+    """What a tile takes: by what takes longest, all together, and vectors of results.
+
+    Args:
+        found: the sum.
+        tile: of it, with spans alone.
+        target: the machine.
+        work: operations of the ALU for a vector of results.
+    """
     size, lanes = found.size, target.config.block_in
     spans = {t: w.span(tile.places[v], size[t]) if v in tile.places else size[t] for v, (t, w) in found.windows.items()}
     blocks = {v: ceil(n / tile.places.get(v, 1)) for v, n in size.items()}
@@ -178,12 +201,13 @@ def _time(found: Sum, tile: Tile, target: Target, work: int) -> tuple[float, flo
     return max(computed, loads), computed + loads, vectors
 
 
-def work_of(func: PrimFunc, first: Buffer) -> int | None:
+def work_of(func: PrimFunc, first: Buffer, target: Target | None = None) -> int | None:
     """Cycles of the ALU for a vector of what a sum makes: its initial value, and stages behind it. None where others sum that up.
 
     Args:
         func: the program.
         first: what the sum makes.
+        target: a machine on which what is added to the sum at once is its initial value, which takes less; None: it is a stage.
     """
     made, count = {first}, 1
     for block in device_blocks(func):
@@ -192,6 +216,16 @@ def work_of(func: PrimFunc, first: Buffer) -> int | None:
         product = product_of(block)
         if block.init is not None and (product is None or {f.buffer for f in product.factors} & made):
             return None
+        value = store_of(block).value
+        if target is not None and _begins(value, first):
+            count -= ADDED - (target.semantics != "chisel")
         made.add(store_of(block).buffer)
-        count += alu_cycles(store_of(block).value) if block.init is None else 0
+        count += alu_cycles(value) if block.init is None else 0
     return count
+
+
+def _begins(value: Expr, first: Buffer) -> bool:
+    """Whether a stage only adds a tensor of int32 to a sum."""
+    sides = (value.a, value.b) if isinstance(value, BinOp) and value.op == "+" else ()
+    loads = [x for x in sides if isinstance(x, BufferLoad) and x.dtype == "int32"]
+    return len(loads) == len(sides) == 2 and [x.buffer for x in loads].count(first) == 1

@@ -171,6 +171,17 @@ EXAMPLES: dict[str, Example] = {
         vi, vj = T.axis.remap("SS", [i, j])
         C[vi, vj] = A[vi + vj] * 2
 """)), 'sch.repeat_read("C", 0, lambda i, j: (i // 4, i % 4 + j), lambda a, b: (a * 4 + b,))'),
+    "separate_padding": Example("|".join((
+        'A: T.Buffer((18,), "int32"), B: T.Buffer((6, 4), "int32")', 'B_all = T.sblock_alloc_buffer((6, 4), "int32")\n'
+        """for i, j in T.grid(6, 4):
+    with T.sblock("B_all"):
+        vi, vj = T.axis.remap("SS", [i, j])
+        B_all[vi, vj] = T.if_then_else(5 <= vi * 4 + vj and vi * 4 + vj < 20, A[vi * 4 + vj - 5], 0)
+for i, j in T.grid(6, 4):
+    with T.sblock("B"):
+        vi, vj = T.axis.remap("SS", [i, j])
+        B[vi, vj] = B_all[vi, vj] + 1
+""")), 'sch.separate_padding("B_all")'),
     "diagonal_by_gemm": Example("|".join((
         'A: T.Buffer((16,), "int8"), D: T.Buffer((16, 16), "int8")', """for i, k in T.grid(16, 16):
     with T.sblock("D"):

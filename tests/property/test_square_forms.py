@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 from unittest.mock import patch
 
@@ -13,7 +12,6 @@ from filters import filters
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from autosched.ir.expr import Var
 from autosched.ir.host import split_host
 from autosched.ir.interp import random_inputs, run
 from autosched.ir.verify import verify
@@ -50,13 +48,16 @@ def test_any_squares_say_what_the_program_says(drawn: dict[str, Any], name: str,
     """Also those that are not chosen, because others are computed sooner."""
     chosen: list[Tile] = []
 
-    def any_one(found: Sum, target: Target, work: int, places: Mapping[Var, int] | None = None) -> Tile | None:
-        if places is None and squares._groups(found):
-            there = list(squares._places(found, target))
-            places = there[which % len(there)] if there else None
-        if places is None or not squares._groups(found):
+    def any_one(found: Sum, target: Target, work: int, places: Any = None, bands: Any = None) -> Tile | None:
+        if not squares._groups(found):
             return None
-        chosen.append(Tile(places, squares._depth(found, places), True))
+        if places is None:
+            there = list(squares._places(found, target))
+            places = there[which % len(there)] if there else {}
+        boxes = list(squares._boxes(found, places, target))
+        if not boxes or not places:
+            return None
+        chosen.append(squares._tile(found, places, boxes[which // 7 % len(boxes)]))
         return chosen[-1]
 
     func, target = filters(**drawn), get_target(name)
@@ -70,18 +71,21 @@ def test_any_squares_say_what_the_program_says(drawn: dict[str, Any], name: str,
         assert np.array_equal(got, wanted)
 
 
-@pytest.mark.parametrize("seed", range(6))
-def test_points_compute_what_the_program_says_within_their_bounds(seed: int) -> None:
-    rng = np.random.default_rng(seed)
-    drawn: list[dict[str, Any]] = [
-        {"size": (14, 14), "taps": (5, 5), "groups": 40, "pads": (2, 2)},
-        {"size": (16, 15), "taps": (7, 7), "groups": 24, "end": "row"},
-        {"size": (12, 12), "channels": 4, "co": 4, "groups": 8, "pads": (1, 1), "end": "residual"},
-        {"size": (20, 20), "taps": (5, 5), "groups": 20, "strides": (2, 1), "n": 2, "bias": False},
-        {"size": (60,), "taps": (9,), "groups": 32, "strides": (1,), "steps": (1,), "pads": (4,), "end": "shift"},
-        {"size": (14, 14), "taps": (5, 5), "groups": 32, "pads": (2, 2), "inside": True},
-    ]
-    func, name = filters(**drawn[seed]), TARGETS[seed % len(TARGETS)]
+@pytest.mark.parametrize(("drawn", "name"), [
+    ({"size": (14, 14), "taps": (5, 5), "groups": 40, "pads": (2, 2)}, "vta-de10"),
+    ({"size": (16, 15), "taps": (7, 7), "groups": 24, "end": "row"}, "vta-de10-portable"),
+    ({"size": (12, 12), "taps": (5, 5), "channels": 4, "co": 4, "groups": 8, "pads": (2, 2), "end": "residual"}, "vta-fsim"),
+    ({"size": (20, 20), "taps": (5, 5), "groups": 20, "strides": (2, 1), "n": 2, "bias": False}, "vta-de10-portable"),
+    ({"size": (60,), "taps": (9,), "groups": 32, "strides": (1,), "steps": (1,), "pads": (4,), "end": "shift"}, "vta-de10"),
+    ({"size": (14, 14), "taps": (5, 5), "groups": 32, "pads": (2, 2), "inside": True}, "vta-ultra96"),
+    # Spans along one window, boxes of half a tile along the other one; windows with steps.
+    ({"size": (28, 28), "groups": 24, "pads": (1, 1)}, "vta-de10"),
+    ({"size": (12, 20), "taps": (5, 7), "groups": 20, "pads": (2, 3), "steps": (1, 2)}, "vta-ultra96"),
+    ({"size": (7, 7), "groups": 40, "pads": (1, 1)}, "vta-fsim"),
+])
+def test_points_compute_what_the_program_says_within_their_bounds(drawn: dict[str, Any], name: str) -> None:
+    rng = np.random.default_rng(5)
+    func = filters(**drawn)
     space = Space(func, get_target(name))
     squared = [k for k, s in enumerate(space.sketches) if SQUARED in s.done]
     assert squared

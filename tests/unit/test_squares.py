@@ -38,15 +38,16 @@ def products(func: PrimFunc) -> int:
 
 
 @pytest.mark.parametrize(("given", "count"), [
-    # Of as many lanes as an element has: what is left over of them are channels. 16 x 16 places of a channel are 16 squares of
-    # 4 x 4, whose windows reach 8 x 8 elements: four products for each of 20 channels and 16 squares.
-    ({**FIVE, "groups": 20}, 20 * 16 * 4), ({**SEVEN, "groups": 20}, None),
+    # Of as many lanes as an element has: what is left over of them are channels. 16 x 16 places of a channel are 8 x 4 boxes of
+    # 2 x 4, whose windows reach 6 x 8 elements: six products for each of 10 pairs of channels and 32 boxes. Of two images weights
+    # are loaded once: there 16 squares of a channel, of 4 x 4, take less, though they have four products each.
+    ({**FIVE, "groups": 20}, 10 * 32 * 6), ({**SEVEN, "groups": 20}, None),
     # Two images; windows with holes.
     ({**FIVE, "groups": 20, "n": 2}, 2 * 20 * 16 * 4), ({**FIVE, "groups": 64, "strides": (2, 2), "pads": (4, 4)}, None),
     # Groups of several channels and filters, which are lanes too.
     ({**FIVE, "groups": 8, "channels": 4, "co": 4}, None),
     ({**FIVE, "groups": 20, "end": "residual"}, None), ({**FIVE, "groups": 20, "end": "row"}, None),
-    ({**FIVE, "groups": 20, "inside": True}, 20 * 16 * 4),
+    ({**FIVE, "groups": 20, "inside": True}, 10 * 32 * 6),
     ({"size": (14, 14), "taps": (5, 5), "pads": (2, 2), "groups": 32}, 16 * 7 * 4 * 6),  # two channels, squares of 2 x 4
 ])
 def test_the_form_means_the_same_with_fewer_products(given: dict[str, Any], count: int | None) -> None:
@@ -109,3 +110,22 @@ def test_the_bound_counts_every_result_of_bands_whose_ends_leave_rows_out() -> N
     results = 20 * 16 * 16
     # A shift, a maximum and a minimum for each vector, and what each of their instructions takes besides.
     assert space.machine.terms["stages"] == 3 * (results // TARGET.config.block_out) + 3 * 6
+
+
+@pytest.mark.parametrize(("given", "least"), [
+    # Two channels, 7 x 4 tiles of 2 x 4 places. Rows go from box to box, three a tile, and the outermost boxes are padding; so is
+    # the last one of four tiles that read two boxes each.
+    ({"size": (14, 14), "taps": (5, 5), "pads": (2, 2), "groups": 32}, 16 * (7 * 3 - 2) * (4 * 2 - 1)),
+    # Eight channels, 7 rows of four pairs of places: rows that are padding are none, of pairs the last one.
+    ({"size": (7, 7), "pads": (1, 1), "groups": 40}, 5 * (7 * 3 - 2) * (4 * 2 - 1)),
+    # Four channels, 2 x 2 places: four rows, each once, of all that two results read; no box along them.
+    ({"size": (14, 14), "pads": (1, 1), "groups": 32}, 8 * 7 * (7 * 4 - 2)),
+    # Two channels, 2 x 4 places, boxes of four rows and two columns: three a tile.
+    ({"size": (28, 28), "pads": (1, 1), "groups": 32}, 16 * 14 * 7 * 3),
+])
+def test_boxes_of_padding_are_none_of_the_products(given: dict[str, Any], least: int) -> None:
+    """What the host lays out has none of them, and a point leaves out what would multiply zeros."""
+    space = Space(filters(**given), TARGET)
+    model = next(s.model for s in space.sketches if SQUARED in s.done)
+    assert model.padding.useful == least
+

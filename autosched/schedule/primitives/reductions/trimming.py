@@ -102,7 +102,7 @@ def kept_of(state: State, realize: BlockRealize, iterators: Sequence[int] | None
         before = dict(dom)
         for var in [block.iter_vars[n].var for n in wanted]:
             for last in (False, True):
-                dom[var] = _without(var, dom, last, nothing)
+                dom[var] = without(var, dom, last, nothing)
                 if not int_value(dom[var].extent):
                     return _of(block, dom, before, block.init is None)
         if dom == before:
@@ -139,8 +139,15 @@ def _neutral(state: State, block: Block) -> Callable[[Kept], bool]:
     return nothing
 
 
-def _without(var: Var, dom: Kept, last: bool, nothing: Callable[[Kept], bool]) -> Range:
-    """The range of an iterator without the iterations at its beginning, or at its end, that change nothing."""
+def without(var: Var, dom: Kept, last: bool, nothing: Callable[[Kept], bool]) -> Range:
+    """The range of an iterator without the iterations at its beginning, or at its end, that change nothing.
+
+    Args:
+        var: the iterator.
+        dom: ranges of all, its own among them.
+        last: whether the end is meant.
+        nothing: whether iterations in some ranges change nothing; what holds in a range holds in each part of it.
+    """
     first, extent = int_value(dom[var].min), int_value(dom[var].extent)
     assert first is not None and extent is not None
 
