@@ -60,14 +60,15 @@ def check_site(
                              "machine needs addresses that are known before it runs", "index")
     choices = [c for e in walk_expr(store.value) if (c := choice_of(e)) is not None]
     if any(has_loads(cond) for cond, _, _ in choices):
-        raise SpaceError(f"block {name!r} chooses by data; the ALU has no choice but minimum and maximum: write it with T.min "
-                         "and T.max", "choice")
+        summed = site.block.init is not None and all(int_value(side) is not None for _, *sides in choices for side in sides)
+        raise SpaceError(f"block {name!r} chooses by data; the ALU has no choice but minimum and maximum: " + (
+            "store what it takes in as int8 in a block before" if summed else "write it with T.min and T.max"), "choice")
     chosen = [x for _, yes, no in choices for side in (yes, no) for x in loads_in(side)]
     made = [x.buffer for x in chosen if x.dtype == "int32" and x.buffer in by_output]
     wide = next((b.name for b in made if b is not store.buffer), None)
     if site.block.init is None and wide is not None:
         raise SpaceError(f"block {name!r} chooses by place what is in the accumulator, {wide}; the ALU has no choice but minimum "
-                         "and maximum: narrow it where it is chosen, or let each side be a result of its own", "choice")
+                         "and maximum: store it as int8 in a block before, or let each side be a result of its own", "choice")
     if site.block.init is not None:
         if name not in matches and term_of(site) is None:
             raise SpaceError(f"block {name!r} is a reduction that neither the GEMM nor the ALU computes: {store.buffer.name} "

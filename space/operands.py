@@ -228,7 +228,7 @@ def _reduced(
     """What a reduction of the ALU reads, step by step: int32 tensors, and the factors of what is widened for it."""
     found: list[Operand] = []
     where = f"block {anchor.block.name!r}"
-    for load in loads_of(anchor):
+    for load in dict.fromkeys(loads_of(anchor)):  # what it takes in twice is loaded once
         wide = by_output.get(load.buffer)
         if load.buffer in sources:
             if load.dtype != "int32":

@@ -212,20 +212,23 @@ def is_copy(site: Site, matches: dict[str, tuple[BufferLoad, BufferLoad]]) -> bo
         return False
     choice = choice_of(site.store.value)
     # A load brings whole elements, or zeros in place of them.
-    if choice is not None and (int_value(choice[2]) != 0 or cuts_inside(site.store)):
+    if (choice is not None and int_value(choice[2]) != 0) or cuts_inside(site.store):
         return False
     moved = site.store.value if choice is None else choice[1]
     return isinstance(moved, BufferLoad) and moved.indices[-1] == site.store.indices[-1]
 
 
 def cuts_inside(store: BufferStore) -> bool:
-    """Whether a condition lets some lanes of an element be stored as they are, and not the others.
+    """Whether a condition lets some lanes of an element be stored as they are, and not the others, or lanes come from several.
 
     Args:
         store: of a block, in elements of the machine.
     """
     choice, lanes = choice_of(store.value), free_vars(store.indices[-1])
-    return choice is not None and any(v in lanes for v in free_vars(choice[0]))
+    if choice is not None and any(v in lanes for v in free_vars(choice[0])):
+        return True
+    apart = [x for x in loads_in(store.value) if x.indices[-1] == store.indices[-1]]  # in other orders lanes are no load's
+    return any(v in lanes for x in apart for i in x.indices[:-1] for v in free_vars(i))
 
 
 def factor_of(anchor: Site) -> BufferLoad:

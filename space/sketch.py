@@ -39,7 +39,7 @@ LAST = (
     Wanted(digits=True, shared=True, settled=True), Wanted(beside=True), Wanted(chosen=True), Wanted(loaded=True, finer=True),
     Wanted(digits=True, shared=True, grouped=True), Wanted(handed=True, loaded=True, chosen=True), Wanted(returned=True),
     Wanted(digits=True, returned=True), Wanted(digits=True, ranged=True, returned=True), Wanted(beside=True, returned=True),
-    Wanted(lone=True), Wanted(everywhere=True),
+    Wanted(lone=True), Wanted(everywhere=True), Wanted(filtered=True),
 )
 CUT = 1 << 13  # micro-ops of a program from which on its parts are cut, whoever unpacks them
 
@@ -259,7 +259,8 @@ def sketches(
     # two ways is no stage, but two parts of a result; and what stages read of a coarser image is loaded from where it is stored,
     # or at digits of channels, where these are several axes everywhere. A result that is read besides may be moved, by the host,
     # from what is made so; and what the ALU reduces and a stage joins with something else may be stored in between. Sums that are
-    # read for more lanes than they are made for are made for all of them, whatever that takes.
+    # read for more lanes than they are made for are made for all of them, whatever that takes. And one filter that slides over
+    # what the program makes is a matrix, by which all of that is multiplied.
     # The first of these counts; but where that makes diagonals of what is computed, a later one may do without, and take less.
     taken: list[Schedule] = []
     least: Estimate | None = None

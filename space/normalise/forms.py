@@ -65,6 +65,7 @@ class Wanted(NamedTuple):
         everywhere: whether sums that stages read for more lanes than they are made for are made for each of them.
         crossed: whether sums of products along rows are picked from products of rows with each other.
         squared: whether squares of places are lanes beside channels, where each channel is computed by itself.
+        filtered: whether windows over what the program makes, along which one filter alone slides, are products with all of it.
     """
 
     differences: bool = False
@@ -99,12 +100,13 @@ class Wanted(NamedTuple):
     everywhere: bool = False
     crossed: bool = False
     squared: bool = False
+    filtered: bool = False
 
     @property
     def plain(self) -> Wanted:
         """What the form has that has nothing it need not have."""
         return self.only("whole", "handed", "loaded", "cropped", "digits", "ranged", "settled", "shared", "beside",
-                         "grouped", "finer", "chosen", "returned", "lone")
+                         "grouped", "finer", "chosen", "returned", "lone", "filtered")
 
     def only(self, *names: str) -> Wanted:
         """What is wanted of it, as far as some fields say: whoever is given that does not depend on others.

@@ -53,12 +53,16 @@ def apply(sch: Schedule, target: Target) -> None:
 
 
 def _lone(func: PrimFunc, block: Block, types: tuple[str, ...] = ("int32",)) -> Iterator[BufferLoad]:
-    """Where a stage reads extrema, beside something else that is made; of extrema alone all but the first, to which they go."""
+    """Where a stage reads extrema, beside something else that is made; of extrema alone all but the first, to which they go.
+
+    An int8 element of a parameter is made, too: the GEMM brings it into the accumulator.
+    """
     if block.init is not None:
         return
     made = written(func)
     loads = [x for x in loads_of(block) if x.buffer in made and x.dtype in types]
     makers = {x.buffer: writer_of(func, x.buffer) for x in loads}
     extrema = [b for b, maker in makers.items() if maker is not None and joins_by(maker) in ("min", "max")]
-    for buffer in extrema[len(extrema) == len(makers) :]:
+    alone = len(extrema) == len(makers) and not any(x.dtype == "int8" and x.buffer in func.params for x in loads_of(block))
+    for buffer in extrema[alone:]:
         yield next(x for x in loads if x.buffer is buffer)

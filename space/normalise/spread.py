@@ -6,7 +6,7 @@ from functools import partial
 
 from autosched.errors import ScheduleError, together
 from autosched.ir.expr import BinOp, Expr, Var
-from autosched.ir.functor import free_vars, walk_expr
+from autosched.ir.functor import free_vars, substitute, walk_expr
 from autosched.ir.host import is_move
 from autosched.ir.patterns import choice_of, update_of
 from autosched.ir.printer import expr_text
@@ -20,6 +20,7 @@ from space.normalise.blocks import (
     extents,
     filled,
     is_copy,
+    joins_by,
     loads_of,
     pack_blocks,
     product_of,
@@ -88,10 +89,15 @@ def apply(sch: Schedule, way: Way) -> None:
         if block.init is None:
             _spread_in(sch, block.name, alone)
             continue
-        if path_to(store_of(block).value, alone) is not None:
+        taken = path_to(store_of(block).value, alone) is not None
+        # What sums take in is a product's, or a sum by itself; an extremum has no other way to take in what lies in no lanes.
+        if taken and (joins_by(block) not in ("min", "max") or units.over_plane(block)):
             raise _no_lanes(sch, block)
         try:
-            starts.changed(sch, block.name, partial(_spread_in, alone=alone))
+            if taken:
+                _repeated_in(sch, block.name, alone, plan)
+            else:
+                starts.changed(sch, block.name, partial(_spread_in, alone=alone))
         except ScheduleError as error:
             raise _no_lanes(sch, block) from error
 
@@ -104,6 +110,25 @@ def _spread_in(sch: Schedule, name: str, alone: set[Buffer]) -> None:
     while path is not None:
         sch.host_stage(sch.decompose_value(sch.get_sblock(name), path))
         path = path_to(store_of(device_block(sch, name)).value, alone)
+
+
+def _repeated_in(sch: Schedule, name: str, alone: set[Buffer], plan: Plan) -> None:
+    """Lets the host repeat, along the lanes, what a reduction takes in of tensors that have none.
+
+    Raises:
+        ScheduleError: a primitive refuses.
+    """
+    for load in loads_of(device_block(sch, name)):
+        if load.buffer not in alone:
+            continue
+        size = extents(device_block(sch, name))
+        own, used = list(size), {v for i in load.indices for v in free_vars(i)}
+        kept = [k for k, (v, lanes) in enumerate(zip(own, plan.of(device_block(sch, name).ident, own))) if v in used or lanes]
+        sch.host_stage(sch.repeat_read(
+            sch.get_sblock(name), load.buffer.name, lambda *i, kept=kept: tuple([i[k] for k in kept]),
+            lambda *p, kept=kept, own=own, load=load: tuple(
+                [substitute(i, {own[k]: at for k, at in zip(kept, p)}) for i in load.indices]),
+        ))
 
 
 def _no_lanes(sch: Schedule, block: Block) -> ScheduleError:

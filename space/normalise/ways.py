@@ -33,6 +33,7 @@ from space.normalise import (
     everywhere,
     factors,
     filling,
+    filtering,
     flat,
     fused,
     gathering,
@@ -111,6 +112,7 @@ def attempt(func: PrimFunc, target: Target, wanted: Wanted, last: bool = True) -
         (wanted.handed, False, handed.apart),
         (wanted.digits, True, lambda sch: digits.apart(sch, target, wanted.ranged, wanted.shared, wanted.grouped)),
         (wanted.beside, True, lambda sch: beside.apart(sch, target)),
+        (wanted.filtered, True, lambda sch: filtering.apart(sch, target)),
     ))
     if first is None:
         return None, ""

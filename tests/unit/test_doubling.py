@@ -217,7 +217,8 @@ def narrow(condition: str, yes: int = 1, no: int = 0) -> PrimFunc:
 @pytest.mark.parametrize(("yes", "no"), [(1, 0), (-3, 40)])
 @pytest.mark.parametrize("condition", [
     f"{A} == vj", f"{A} != vj * 30 - 120", f"vj == {A}", f"{A} < vj", f"vj * 7 <= {A}", f"{A} - 5 > vi - 128",
-    f"not {A} + 3 == vj", f"{A} >= vi * 4000000 - vj",
+    f"not {A} + 3 == vj", f"{A} >= vi * 4000000 - vj", f"{A} * 2 == vj", f"({A} >> 5) + 4 == vj", f"vj != T.max({A}, 3)",
+    f"{A} < {A}",
 ])
 def test_an_element_of_int8_is_compared_with_its_place(condition: str, yes: int, no: int) -> None:
     func = narrow(condition, yes, no)
@@ -228,7 +229,7 @@ def test_an_element_of_int8_is_compared_with_its_place(condition: str, yes: int,
 
 
 @pytest.mark.parametrize("condition", [
-    f"{A} == vi * 8000000", f"{A} * 2 == vj", f"{A} + 1000000000 < vj", f'{A} == T.Cast("int32", A[vj])', f"{A} < {A}",
+    f"{A} == vi * 8000000", f"{A} + 1100000000 < vj", f"{A} * 8388608 < vj",
 ])
 def test_an_element_is_compared_with_nothing_that_may_be_too_far_away(condition: str) -> None:
     func = narrow(condition)
@@ -236,6 +237,44 @@ def test_an_element_is_compared_with_nothing_that_may_be_too_far_away(condition:
     with refused(ScheduleError, "form"):
         sch.choose_by_clip("C")
     assert sch.func == func
+
+
+PAIRS = '''
+@T.prim_func
+def f(A: T.Buffer((256,), "{dtype}"), B: T.Buffer((256,), "{dtype}"), C: T.Buffer((256, 256), "int32")):
+    for i, j in T.grid(256, 256):
+        with T.block("C"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            C[vi, vj] = T.Select({condition}, {yes}, {no})
+'''
+
+
+@pytest.mark.parametrize(("yes", "no"), [(1, 0), (-3, 40)])
+@pytest.mark.parametrize("condition", [
+    *[f"A[vi] {op} B[vj]" for op in ("<", "<=", ">", ">=", "==", "!=")], "not A[vi] < B[vj]", "not B[vj] == A[vi]",
+    'T.Cast("int32", A[vi]) - 70 <= T.Cast("int32", B[vj]) * 2', 'T.min(T.Cast("int32", B[vj]), vi) > T.Cast("int32", A[vi])',
+])
+def test_two_elements_of_int8_are_compared_with_each_other(condition: str, yes: int, no: int) -> None:
+    func = parse(PAIRS.format(dtype="int8", condition=condition, yes=yes, no=no))
+    sch = Schedule(func)
+    sch.choose_by_clip("C")
+    values = np.arange(-128, 128, dtype=np.int8)  # all of them with all of them
+    assert "Select" not in sch.script()
+    assert all(map(np.array_equal, run(func, values, values), run(sch.func, values, values)))
+
+
+@pytest.mark.parametrize(("more", "near"), [(1, True), (2, False)])
+def test_two_values_are_compared_where_their_difference_is_an_int32(more: int, near: bool) -> None:
+    """Of halves of int32 the difference reaches from -2**31 + 1 to 2**31 - 1."""
+    func = parse(PAIRS.format(dtype="int32", condition=f"A[vi] >> 1 < (B[vj] >> 1) + {more}", yes=1, no=0))
+    sch = Schedule(func)
+    if not near:
+        with refused(ScheduleError, "form"):
+            sch.choose_by_clip("C")
+        return
+    sch.choose_by_clip("C")
+    values = np.resize(X, 256)
+    assert all(map(np.array_equal, run(func, values, values[::-1]), run(sch.func, values, values[::-1])))
 
 
 USERS = '''

@@ -61,7 +61,9 @@ BEHIND = {
     "dense_block_of_matrices": Wanted(handed=True, loaded=True, chosen=True),
     "finer_and_added": Wanted(loaded=True, finer=True), "rotary_by_halves": Wanted(chosen=True),
     "pooled_twice_then_gate": Wanted(lone=True), "rotary_by_parity": Wanted(chosen=True),
-    "class_token_of_patches": Wanted(beside=True),
+    "class_token_of_patches": Wanted(beside=True), "channel_attention_neighbours": Wanted(filtered=True),
+    "spatial_attention": Wanted(filtered=True), "blur_of_made_plane": Wanted(filtered=True),
+    "largest_of_neighbours": Wanted(lone=True),
 }
 FORMS = Path(__file__).resolve().parents[1] / "data" / "programs" / "forms.json"
 NAMES = sorted(p.stem for p in FORMS.parent.glob("*.py"))

@@ -15,6 +15,7 @@ from autosched.ir.host import is_move, split_host
 from autosched.ir.interp import random_inputs, run
 from autosched.ir.stmt import BlockRealize, BufferStore, PrimFunc
 from autosched.kernel import of_schedule
+from autosched.measure import Candidate, measure
 from autosched.script import parse
 from autosched.target import get_target
 from space import Space
@@ -216,3 +217,17 @@ def test_squares_of_what_others_read_have_copies_of_their_own() -> None:
     func = te.create_prim_func([x, w, *[te.compute(t.shape, lambda *at, t=t: (t(*at) >> 9).astype("int8"), name=f"{t.name}n")
                                         for t in (p, q)]])
     computes(func, "vta-de10", 2)
+
+
+@pytest.mark.parametrize(("each", "hosts"), [(4, True), (8, True), (16, False), (32, False)])
+def test_no_load_brings_an_element_whose_lanes_lie_at_several_places(each: int, hosts: bool) -> None:
+    """Groups of channels are shifted, each by its own distance: where an element has several groups, the host makes the copy."""
+    x, w, r = te.placeholder((12, 32), "int8", name="x"), te.placeholder((16, 32), "int8", name="w"), te.reduce_axis((0, 32), "r")
+    z = te.compute((5, 32), lambda i, c: x[i + c // each, c], name="z")
+    s = te.compute((5, 16), lambda i, o: te.sum(z[i, r].astype("int32") * w[o, r].astype("int32"), axis=r), name="s")
+    func = te.create_prim_func([x, w, int8(s)])
+    space = Space(func, "vta-de10")
+    drawn = space.sample(np.random.default_rng(0), 12)
+    results = [measure(Candidate(func, "vta-de10", tuple(space.trace(p).as_json())), execute=True) for p in drawn]
+    assert all(r.ok for r in results), [r.reason for r in results if not r.ok]
+    assert moved(func) == ([] if hosts else ["z"])

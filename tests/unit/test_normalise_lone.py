@@ -11,6 +11,7 @@ from turns import in_turn
 
 from autosched import te
 from autosched.errors import SpaceError
+from autosched.ir.expr import Expr
 from autosched.ir.stmt import PrimFunc
 from autosched.target import get_target
 from space import Space
@@ -47,6 +48,26 @@ def test_a_sum_and_an_extremum_are_joined(target: str) -> None:
     m = te.compute((C,), lambda c: te.max(x[c, n], axis=n), name="m")
     computes(te.create_prim_func([x, te.compute((C,), lambda c: (
         (s[c] >> 5) + m[c].astype("int32") >> 1).astype("int8"), name="y")]), target, 1)
+
+
+@pytest.mark.parametrize(("what", "target"), in_turn((lambda x, m: x - m, lambda x, m: te.Select(te.equal(x, m), 1, 0))))
+def test_an_extremum_stands_beside_an_element_that_is_given(what: Callable[..., Expr], target: str) -> None:
+    """As where all but the largest of neighbours are left out: an element of int8 comes into the accumulator by a product."""
+    x, k = te.placeholder((C, N + 2), "int8", name="x"), te.reduce_axis((0, 3), name="k")
+    m = te.compute((C, N), lambda i, j: te.max(x[i, j + k], axis=k), name="m")
+    func = te.create_prim_func([x, te.compute((C, N), lambda i, j: (what(
+        x[i, j + 1].astype("int32"), m[i, j].astype("int32")) >> 1 << 1).astype("int8"), name="y")])
+    assert lone.joins(func)
+    computes(func, target, 1, Wanted(lone=True))
+
+
+def test_an_extremum_beside_an_int32_that_is_given_stays() -> None:
+    """The twin: a load brings that into the accumulator."""
+    x, b, k = te.placeholder((N, C), "int8", name="x"), te.placeholder((C,), "int32", name="b"), te.reduce_axis((0, N), name="k")
+    m = te.compute((C,), lambda c: te.max(x[k, c].astype("int32"), axis=k), name="m")
+    func = te.create_prim_func([x, b, te.compute((C,), lambda c: ((m[c] + b[c]) >> 1).astype("int8"), name="y")])
+    assert not lone.joins(func)
+    computes(func, "vta-de10", 1)
 
 
 def test_what_int8_may_not_hold_is_stored_nowhere() -> None:

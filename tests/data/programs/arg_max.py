@@ -2,7 +2,7 @@
 
 from autosched import te
 
-VERDICT = "refused: block out computes with the number of an iteration"
+VERDICT = "accepted"
 
 
 def main():

@@ -7,13 +7,13 @@ from dataclasses import replace
 
 from autosched.ir.expr import BinOp, Call, Expr, Not, Var, binary, cast, const, int_value, intrin, is_int, maximum, minimum
 from autosched.ir.functor import free_vars
-from autosched.ir.patterns import choice_of, has_loads, is_widened
+from autosched.ir.patterns import choice_of, has_loads
 from autosched.ir.print_expr import expr_text
 from autosched.ir.region import with_access
 from autosched.ir.scopes import HELD, WORD
 from autosched.ir.simplify import Analyzer
-from autosched.ir.stmt import Block, BufferStore, Range
-from autosched.ir.value_bounds import dtype_bounds
+from autosched.ir.stmt import Block, BufferStore, PrimFunc, Range, seq
+from autosched.ir.value_bounds import ValueBounds, dtype_bounds
 from autosched.schedule.kit.base import BlockRV, ScheduleBase
 from autosched.schedule.kit.primitive import primitive
 from autosched.schedule.kit.refusal import Refusal
@@ -23,6 +23,7 @@ from autosched.schedule.primitives.reductions.values import threshold
 from autosched.schedule.primitives.reductions.zero_terms import Replaced
 
 LEAST, MOST = dtype_bounds("int32")
+NOTHING = PrimFunc((), seq())  # tells of no value more than types do
 
 
 class Bits(ScheduleBase):
@@ -71,7 +72,8 @@ class Bits(ScheduleBase):
 
         What is compared is clipped to the two values on both sides of the step, of which sums make -1 and 0; a shift and one
         more clip make any height of that. Where the choice falls instead of rising, the step is turned by a shift that wraps;
-        so both sides of what is equal become one. An int8 element is compared with its place by what it is more than that.
+        so both sides of what is equal become one. Two values, or a value and its place, are compared by their difference, where
+        types alone keep it from wrapping, as they do of int8 elements.
 
         Args:
             block: handle or name of a block that stores one value.
@@ -79,7 +81,7 @@ class Bits(ScheduleBase):
 
         Raises:
             ScheduleError: no choice there between two constants by ``<``, ``<=``, ``>``, ``>=``, ``==`` or ``!=`` and a constant,
-                or what depends on the block's iterators alone.
+                what depends on the block's iterators alone, or a value whose difference from the first surely is an int32.
 
         Before::
 
@@ -215,29 +217,29 @@ def _same(condition: Expr) -> tuple[Expr, int, bool] | None:
 
 
 def _with_zero(condition: Expr, own: Mapping[Var, Range] | None) -> Expr:
-    """The comparison of an int8 element with what depends on its place, as one of their difference with 0."""
+    """The comparison of an int8 element with what depends on its place, or of two values, as one of their difference with 0."""
     if isinstance(condition, Not):
         return Not(_with_zero(condition.a, own))
     if not (isinstance(condition, BinOp) and condition.op in ("<", "<=", ">", ">=", "==", "!=")):
         return condition
     a, b, op = condition.a, condition.b, condition.op
-    if _near(b):
+    if not (is_int(a.dtype) and is_int(b.dtype)):
+        return condition
+    known, dom = ValueBounds(NOTHING), own or {}
+    if has_loads(a) and has_loads(b):
+        (least, most), (low, high) = known.of(a, dom), known.of(b, dom)
+        apart = binary("-", cast("int32", a), cast("int32", b))
+        return BinOp(op, apart, const(0, "int32"), "bool") if least - high >= LEAST and most - low <= MOST else condition
+    if has_loads(b):
         a, b, op = b, a, {"<": ">", "<=": ">=", ">": "<", ">=": "<="}.get(op, op)
-    if not _near(a) or has_loads(b) or not free_vars(b):
+    least, most = known.of(a, dom)
+    if not has_loads(a) or not free_vars(b) or max(-least, most) > MOST >> 1:
         return condition
     if own is not None:
-        low, high = Analyzer(own).int_bounds(b)
-        if low is None or high is None or max(-low, high) > MOST >> 1:
+        near, far = Analyzer(own).int_bounds(b)
+        if near is None or far is None or max(-near, far) > MOST >> 1:
             return condition
-    return BinOp(op, binary("+", a, binary("-", const(0, "int32"), b)), const(0, "int32"), "bool")
-
-
-def _near(value: Expr) -> bool:
-    """Whether a value is an int8 element, or that and not much more."""
-    if isinstance(value, BinOp) and value.op in ("+", "-"):
-        by = int_value(value.b)
-        return by is not None and abs(by) < MOST >> 2 and is_widened(value.a)
-    return is_widened(value)
+    return BinOp(op, binary("+", cast("int32", a), binary("-", const(0, "int32"), b)), const(0, "int32"), "bool")
 
 
 __all__ = ["Bits", "chosen", "masked"]
