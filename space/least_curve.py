@@ -166,7 +166,7 @@ def _results(
         # What is stored is the low byte.
         value = start.value.value if name == nest.out and isinstance(start.value, Cast) else start.value
         found = value_of(value, env, values)
-        if block.init is not None:
+        if block.init is not None and not _adds_zero(nest, name, values):
             # A product with an identity of the very operand that the sum is.
             factors = [e for e in walk_expr(_store(block).value) if isinstance(e, BufferLoad) and e.buffer is not start.buffer]
             factor, identity = _identity(factors, fixed)
@@ -180,6 +180,16 @@ def _results(
         env[start.buffer] = found
     whole = np.broadcast_to(env[_store(blocks[nest.out]).buffer], came.shape)[:, 0]
     return whole % WRAP
+
+
+def _adds_zero(nest: Nest, name: str, values: ValueBounds) -> bool:
+    """Whether products of a block bring in an addend alone, as digits, that many results share and that may be 0."""
+    fixed, given = {c.buffer.name for c in nest.func.constants}, {b.name: b for b in nest.func.buffers}
+    own = [o for o in nest.operands if o.scope in (INP, WGT) and name in o.readers and o.name not in fixed]
+    if len(own) != 1 or own[0].scope != WGT or own[0].readers != (name,) or own[0].name not in given:
+        return False
+    low, high = values.of_buffer(given[own[0].name])
+    return low <= 0 <= high
 
 
 def _know_given(buffer: Buffer, blocks: Mapping[str, Block], values: ValueBounds, env: dict[Buffer, Table]) -> bool:
