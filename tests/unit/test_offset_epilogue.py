@@ -206,6 +206,30 @@ def test_through_sums_that_go_on(goes_on: str, after: str, clip: int) -> None:
         assert np.array_equal(bytes_of(sch.func, seed), bytes_of(func, seed))
 
 
+def test_through_a_stage() -> None:
+    func = chained("T.max(T.shift_right(C[vi, vj], 3), 5)")
+    lines = func.script().replace("L[vi, vj] = T.max(T.shift_right(C[vi, vj], 3), 5)", "L[vi, vj] = M[vi, vj]").replace(
+        "T.reads(C[vi, vj], R", "T.reads(M[vi, vj], R").replace(
+        '    L = T.sblock_alloc_buffer', '    M = T.sblock_alloc_buffer((4, 8), "int32")\n    L = T.sblock_alloc_buffer')
+    head, loop, tail = lines.partition("    for i, j, k in T.grid(4, 8, 8):\n        with T.sblock(\"L\")")
+    staged = parse(head + '''
+    for i, j in T.grid(4, 8):
+        with T.sblock("M"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            M[vi, vj] = T.max(T.shift_right(C[vi, vj], 3), 5)
+''' + loop + tail)
+    sch = Schedule(staged)
+    sch.offset_epilogue("D")
+    text = sch.script()
+    assert "M[vi, vj] = T.max(T.shift_right(C[vi, vj], 3), -4091)\n" in text and "C[vi, vj] = -32704\n" in text
+    for seed in range(6):
+        assert np.array_equal(bytes_of(sch.func, seed), bytes_of(func, seed))
+    also = staged.script().replace('T.Cast("int8", D[vi, vj])', 'T.Cast("int8", D[vi, vj]) + T.Cast("int8", M[vi, vj])').replace(
+        "T.reads(D[vi, vj])", "T.reads(D[vi, vj], M[vi, vj])")
+    with pytest.raises(ScheduleError, match="M is also read by E"):
+        Schedule(parse(also)).offset_epilogue("D")
+
+
 def test_refused() -> None:
     def tried(func: PrimFunc, code: str, reason: str, block: str = "D") -> None:
         sch = Schedule(func)
@@ -342,12 +366,14 @@ def main(A: T.Buffer((64, 32), "int8"), W: T.Buffer((64, 32), "int8"), {more}E: 
 
 BIAS = {"more": 'b: T.Buffer((64,), "int32"), ', "ranges": '"b": [-4096, 4096]'}
 RESIDUAL = {"more": 'R: T.Buffer((64, 64), "int8"), '}
+SCALED = 'T.Cast("int32", R[vi, vj]) * 16'
+BOTH = rounded(f"b[vj] + {SCALED} + 64", BIAS["more"] + RESIDUAL["more"], BIAS["ranges"])
 
 
 @pytest.mark.parametrize(("func", "form", "cycles"), [
     (rounded("64"), "addend in front", 1 + 3),
-    (rounded('T.Cast("int32", R[vi, vj]) * 16 + 64', **RESIDUAL), "addend in front", 1 + 1 + 3),
-    (rounded("b[vj] + 64", **BIAS), "addend by product", 1 + 1 + 3),
+    (rounded(f"{SCALED} + 64", **RESIDUAL), "addend in front", 1 + 1 + 3),
+    (BOTH, "addend by product", 1 + 1 + 1 + 3),
 ])
 def test_spaces_start_with_a_constant_that_no_clip_leaves(func: PrimFunc, form: str, cycles: int) -> None:
     space = Space(func, "vta-de10-portable")
@@ -367,7 +393,7 @@ def test_estimates_know_a_constant_beyond_the_clip_as_it_is() -> None:
         assert (nest.init_cycles, nest.clears) == (cycles, cycles == 1)
 
 
-@pytest.mark.parametrize("func", [rounded("64"), rounded("b[vj] + 64", **BIAS)])
+@pytest.mark.parametrize("func", [rounded("64"), BOTH])
 def test_programs_of_the_space_write_the_same_bytes(func: PrimFunc, vta_schedules: ModuleType) -> None:
     """With two banks and four tiles the later two find what the clip has left."""
     from autosched.kernel import build

@@ -10,7 +10,7 @@ from autosched.ir.functor import all_exprs
 from autosched.ir.region import with_access
 from autosched.ir.stmt import Block, BlockRealize, BufferStore, Stmt
 from autosched.ir.value_bounds import Interval, ValueBounds, dtype_bounds
-from autosched.schedule.analysis.dependence import scope_of
+from autosched.schedule.analysis.dependence import reduce_iters, scope_of
 from autosched.schedule.analysis.ways import before_nesting, readers
 from autosched.schedule.kit.base import BlockRV, ScheduleBase
 from autosched.schedule.kit.primitive import primitive
@@ -37,7 +37,7 @@ class ClipOffsets(ScheduleBase):
 
         Args:
             block: handle or name of the block that clips a sum, shifted or not, which ``fold_epilogue`` lets start with a
-                constant, maybe through sums that go on from one another; only conversions to int8 read the result.
+                constant, maybe through stages and sums that go on from one another; only conversions to int8 read the result.
 
         Raises:
             ScheduleError: no such clip, sum or constant; somebody reads more than the low 8 bits; the constant is beyond the
@@ -93,11 +93,11 @@ class ClipOffsets(ScheduleBase):
 
 @dataclass(frozen=True)
 class _Sum:
-    """A sum on the way from the constant to the clip.
+    """A sum on the way from the constant to the clip, or a stage that goes on from one.
 
     Args:
         first: the block that holds its initial value.
-        update: the block that adds; maybe the same.
+        update: the block that adds; maybe the same. None of a stage.
         value: what is made of it: by the next sum, which starts with that, or the clip.
         load: the sum in there.
         shift: by how many positions that, and all behind it, shifts the sum.
@@ -105,7 +105,7 @@ class _Sum:
     """
 
     first: Block
-    update: Block
+    update: Block | None
     value: Expr
     load: BufferLoad
     shift: int
@@ -151,7 +151,7 @@ def _sums(state: State, block: Block, clip: Expr) -> list[_Sum]:
                 f"block {block.name} clips no sum: min(max(sum >> s, low), high) with constant bounds", [reader.ident],
                 "fold_epilogue moves an addend away from there", code="form",
             )
-        first, update = start_and_sum(state, scope_of(state, reader), reader, load.buffer)
+        first, update = _maker(state, reader, load)
         if found and sum(isinstance(e, BufferLoad) and e.buffer is load.buffer for e in all_exprs(reader)) > 1:
             raise Refusal(f"block {reader.name} uses {load.buffer.name} several times", [reader.ident], code="reader")
         ahead, shift = shift, shift + _shifted(value)
@@ -159,6 +159,17 @@ def _sums(state: State, block: Block, clip: Expr) -> list[_Sum]:
         reader, value = first, _start(first).value
         if int_value(value) is not None:
             return found
+
+
+def _maker(state: State, reader: Block, load: BufferLoad) -> tuple[Block, Block | None]:
+    """The block that starts what another one reads, and the one that adds to it; None of a stage that goes on from a sum."""
+    scope, made = scope_of(state, reader), load.buffer
+    writers = state.writers(scope, made)
+    stage = writers[0] if len(writers) == 1 and not reduce_iters(writers[0]) else None
+    alone = all(b.ident is reader.ident for b in state.readers(scope, made)) and any(b is made for b in scope.alloc_buffers)
+    if stage is not None and alone and isinstance(stage.body, BufferStore) and _element(stage.body.value) is not None:
+        return stage, None
+    return start_and_sum(state, scope, reader, made)
 
 
 def _start(first: Block) -> BufferStore:
@@ -240,9 +251,9 @@ def _check_sums(bounds: ValueBounds, sums: list[_Sum], start: int, by: int) -> N
     first = start + (by << sums[-1].shift)
     now = first, first
     for total in reversed(sums):
-        low, high = partial_sums(bounds, total.update)
+        low, high = (0, 0) if total.update is None else partial_sums(bounds, total.update)
         now = now[0] + low, now[1] + high
-        if now[0] < least or now[1] > most:
+        if total.update is not None and (now[0] < least or now[1] > most):
             raise Refusal(
                 f"a partial sum may be between {now[0]} and {now[1]}, which {NUMBER} does not hold", [total.update.ident],
                 'declare narrower ranges: T.func_attr({"autosched.value_ranges": {"A": [-64, 64]}})', code="range",
