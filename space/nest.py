@@ -503,16 +503,17 @@ def _begun(
 ) -> tuple[tuple[Stage, ...], int]:
     """A chain with what it costs to begin, and how many of its stages stand in the place of a halo that the first one reads.
 
-    Those do that are before one that begins with a constant: the RTL reads the operand of that where it lies, and stores to a
-    place of its own. Where the first cannot stand there, it moves what it reads: that stays where it is for others to read. So
-    does one of which all that follows would be ``stored`` from places apart.
+    Those do that are before one that begins with a constant, as to extend a sign: the RTL reads the operand of that where it is,
+    and stores to a place of its own. Where the first cannot stand there, it moves what it reads: that stays for others to read.
+    So does one of which all that follows would be ``stored`` from places apart.
     """
     halos = elsewhere(first)
     if not halos or not stages:
         return tuple(stages), 0
     if not any(slides(first, buffer, target) for buffer in halos):
         return (moved_first(stages[0], target), *stages[1:]), 0
-    own = (n for n, stage in enumerate(stages) if n and stage.imm_ops and not stage.tensor_ops and not stage.products)
+    own = (n for n, stage in enumerate(stages)
+           if n and (stage.imm_ops or stage.extends) and not stage.tensor_ops and not stage.products)
     within = next(own, len(stages))
     if stored and within == len(stages) and any(placed(first, buffer, target) for buffer in halos):
         return (moved_first(stages[0], target), *stages[1:]), 0

@@ -28,6 +28,7 @@ class Stage:
         begins: the two tensors that its first operation is on, which writes where one of them was; else ().
         moves: (immediate, tensor) operations besides these that bring an operand to where it works, per element, resets among
             the former.
+        extends: whether it reads int8 elements that a stage makes, whose sign it extends first.
     """
 
     block: str
@@ -40,6 +41,7 @@ class Stage:
     fresh: bool = False
     begins: tuple[str, ...] = ()
     moves: tuple[int, int] = (0, 0)
+    extends: bool = False
 
     @property
     def cycles(self) -> int:
@@ -75,8 +77,9 @@ def stage_of(
     """
     if pair is None:
         value = site.store.value
+        extends = any(x.buffer in by_output and x.buffer.dtype == "int8" for x in loads_of(site))
         return Stage(site.block.name, *alu_ops(value), iters=len(site.block.iter_vars), begins=_begins(value),
-                     moves=_moved(site, by_output, target))
+                     moves=_moved(site, by_output, target), extends=extends)
     assert isinstance(site.block.init, BufferStore)
     lanes = lanes_of(site)
     over = [(n, int_value(iv.dom.extent) or 1) for n, iv in enumerate(site.block.iter_vars)

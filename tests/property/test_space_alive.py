@@ -122,7 +122,7 @@ def suffices(func: PrimFunc, space: Space, point: Point, patch: pytest.MonkeyPat
 
 @pytest.mark.parametrize(("name", "config"), [
     ("matrix_squared", BLOCK8), ("concat_of_pools", FSIM), ("conv_chain", FSIM), ("dense_three_outputs", SMALLER),
-    ("channels_split_and_joined", FSIM),
+    ("channels_split_and_joined", FSIM), ("morphology_open", BLOCK8),
     *(pytest.param(name, config, marks=pytest.mark.slow) for name in (*IN_TURN, *BEHIND) for config in (BLOCK8, FSIM)),
 ])
 def test_nests_are_in_the_accumulator_one_after_the_other(
