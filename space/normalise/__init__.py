@@ -44,6 +44,7 @@ from space.normalise.forms import (
     JOINT,
     KEPT,
     MOVED,
+    ONES,
     PLACES,
     PLAIN,
     REPEATED,
@@ -110,6 +111,8 @@ OTHERS = (
     _Other((CROSSED, EVERYWHERE), lambda func, target: _along_rows(func, target) and everywhere.applies(func, target),
            sooner=True, chained=True),
     _Other((SQUARED,), lambda func, target: not is_packed(func, target) and banding.applies(func, target, True), (), sooner=True),
+    _Other((BANDED, ONES), lambda func, target: not is_packed(func, target) and banding.applies(func, target, ones=True), (),
+           sooner=True),
 )
 
 
@@ -211,6 +214,6 @@ def _gathered(func: PrimFunc, target: Target, base: Wanted, forms: dict[tuple[st
 
 __all__ = [
     "BANDED", "BORDERED", "CROSSED", "DIFFERENCES", "DOUBLED", "EVERYWHERE", "FILLED", "FUSED", "GATHERED", "JOINT", "KEPT",
-    "MOVED", "PLACES", "REPEATED", "SLID", "SLIDING", "SQUARED", "Trait", "Wanted", "normal_forms", "normalise", "normalised",
-    "trait_of", "wanted_of", "why_unpacked",
+    "MOVED", "ONES", "PLACES", "REPEATED", "SLID", "SLIDING", "SQUARED", "Trait", "Wanted", "normal_forms", "normalise",
+    "normalised", "trait_of", "wanted_of", "why_unpacked",
 ]

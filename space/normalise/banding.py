@@ -5,6 +5,7 @@ elements of a row with a band of the filter's taps. The host makes the band, and
 is computed behind the end of a row. That is work of the host, so it is a form of its own, which the search holds against others.
 Another one has squares of places as lanes, of the data and of the result, and goes over all squares that a band reaches
 (``squares.py``); there what is padding alone is laid out by nobody: a stage pads, as around any other image.
+Sums and means of windows are filters of ones.
 """
 
 from __future__ import annotations
@@ -15,12 +16,14 @@ from dataclasses import dataclass, replace
 from math import prod
 
 from autosched.errors import ScheduleError
+from autosched.ir.constant import values
 from autosched.ir.expr import BufferLoad, Expr, Var, int_value
 from autosched.ir.functor import free_vars, substitute
 from autosched.ir.stmt import Block, Buffer, BufferStore, PrimFunc
 from autosched.schedule import Schedule
 from autosched.schedule.kit.refusal import Refusal
 from autosched.schedule.primitives.reductions.around import inner_of
+from autosched.schedule.primitives.reductions.matrices import weighed_of
 from autosched.target import Target
 from space.normalise import bands, copies, gathering, groups, guards, squares
 from space.normalise.axes import Axes, Place, together
@@ -45,17 +48,20 @@ from space.normalise.gathers import reindexed
 Indices = Callable[..., tuple[Expr, ...]]
 
 
-def applies(func: PrimFunc, target: Target, squared: bool = False) -> bool:
+def applies(func: PrimFunc, target: Target, squared: bool = False, ones: bool = False) -> bool:
     """Whether some sum over windows of a program is computed sooner with banded weights, as far as its products tell.
 
     Args:
         func: the program.
         target: the machine.
         squared: whether with squares of places as lanes.
+        ones: whether a sum of elements, which are products with ones then.
     """
     sch = Schedule(func, seed=0)
     try:
         guards.apply(sch, target)
+        if ones:
+            return _by_ones(sch, target)
         # Bands have lanes along windows, whatever the channels; beside squares there are channels, which have to be told first.
         if _reads_by_groups(sch) if squared else _tiles(sch, target, False) and _by_groups(sch, target):
             copies.apply(sch, target)  # what is given cannot be split
@@ -63,6 +69,28 @@ def applies(func: PrimFunc, target: Target, squared: bool = False) -> bool:
     except ScheduleError:
         return False
     return bool(_tiles(sch, target, squared))
+
+
+def _by_ones(sch: Schedule, target: Target) -> bool:
+    """Multiplies what sums over windows take in by ones, where bands of these take less: a mean is a filter, too."""
+    done = False
+    for name in [b.name for b in device_blocks(sch.func) if weighed_of(b) is not None]:
+        trial = sch.copy()
+        handle = trial.get_sblock(name)
+        trial.multiply_by_ones(handle)
+        copies.constant(trial, handle)
+        if _tile(trial, device_block(trial, name), target, False) is not None:
+            sch.adopt(trial)
+            done = True
+    return done
+
+
+def _ones(sch: Schedule, buffer: Buffer) -> bool:
+    """Whether the host fills a tensor with one number."""
+    arrays = {c.buffer: values(c) for c in sch.func.constants}
+    made = [store_of(b).value for b in pack_blocks(sch) if store_of(b).buffer is buffer]
+    return len(made) == 1 and isinstance(x := made[0], BufferLoad) and x.buffer in arrays and (
+        bool((arrays[x.buffer] == arrays[x.buffer].flat[0]).all()))
 
 
 def _tiles(sch: Schedule, target: Target, squared: bool) -> list[Block]:
@@ -86,6 +114,8 @@ def _tile(sch: Schedule, block: Block, target: Target, squared: bool) -> tuple[S
     found = None if product is None else sum_of(product)
     if found is None or groups.whole(block, target) or not {found.data.buffer, found.weight.buffer} <= _movable(sch):
         return None
+    if _ones(sch, found.weight.buffer):
+        found = replace(found, free=tuple([v for v in found.data.indices if isinstance(v, Var) and v not in found.terms]))
     work = work_of(sch.func, store_of(block).buffer)
     tile = None if work is None else bands.best(found, target, work)
     if squared and work is not None:
@@ -160,17 +190,20 @@ class _Lanes:
         return mapped
 
 
-def apply(sch: Schedule, target: Target, squared: bool = False) -> bool:
+def apply(sch: Schedule, target: Target, squared: bool = False, ones: bool = False) -> bool:
     """Gives such sums lanes along rows or columns; whether there are any.
 
     Args:
         sch: of the program, which reads what the host has filled.
         target: the machine.
         squared: whether squares of places are lanes; what channels leave empty of elements, whoever packs them fills up.
+        ones: whether sums of elements over windows are products with ones, where there are some of which bands take less.
 
     Raises:
         ScheduleError: what is read or stored is of no form that primitives know.
     """
+    if ones and not _by_ones(sch, target):
+        return False
     if _reads_by_groups(sch) if squared else _by_groups(sch, target):
         groups.shared(sch, target)
     done: set[str] = set()

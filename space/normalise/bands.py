@@ -37,6 +37,7 @@ class Sum:
         windows: by iterator of the result along which they do, the one that moves along the window, and how.
         filters: iterators of the result that only the weight has.
         channels: what else it sums over, plain indices of both factors.
+        free: iterators of the result that may be lanes although only the data moves with them, as all weights are ones.
         inner: by dimension of the data, from where to where it is no padding, where it has some.
     """
 
@@ -46,6 +47,7 @@ class Sum:
     windows: Mapping[Var, tuple[Var, Window]]
     filters: tuple[Var, ...]
     channels: tuple[Var, ...]
+    free: tuple[Var, ...] = ()
     inner: Mapping[int, tuple[int, int]] = field(default_factory=dict)
 
     @property
@@ -147,7 +149,8 @@ def plainly(found: Sum, target: Target, work: int, alone: bool = True) -> float:
     both = [v for v in found.weight.indices if isinstance(v, Var) and v in found.data.indices and v not in sums]
     ways = [(total // size[f] * ceil(size[f] / rows) // n * ceil(n / lanes), total // terms // size[f] * ceil(size[f] / rows))
             for f in found.filters for n in (terms, *[size[c] for c in found.channels])]
-    ways += [(total // size[v] * ceil(size[v] / rows), total // terms // size[v] * ceil(size[v] / rows)) for v in both if alone]
+    ways += [(total // size[v] * ceil(size[v] / rows), total // terms // size[v] * ceil(size[v] / rows))
+             for v in (*both, *found.free) if alone]
     return min((products + work * vectors for products, vectors in ways), default=total if alone else inf)
 
 

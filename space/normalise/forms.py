@@ -20,6 +20,7 @@ DOUBLED = "windows add up what they share by halves"  # which stays in the accum
 SLIDING = "windows that slide along laid out by the host"  # one beside the other; else the machine reads them where they lie
 FILLED = "copies laid out by the host"  # which pad with a number, or repeat elements; else loads bring each element, or 0
 SQUARED = "squares of places as lanes"  # beside channels, by banded weights, which the host makes
+ONES = "sums of windows by ones"  # products with banded weights, too; else each element takes a product of its own
 EVERYWHERE = "sums are made for every lane"  # by a matrix of ones and zeros; else what reads them has lanes that they have
 CROSSED = "sums along rows picked from a product of rows with each other"  # else one factor is a diagonal
 GATHERED = "windows gathered by the host"  # which is work of its own; else the machine reads them where they lie
@@ -66,6 +67,7 @@ class Wanted(NamedTuple):
         crossed: whether sums of products along rows are picked from products of rows with each other.
         squared: whether squares of places are lanes beside channels, where each channel is computed by itself.
         filtered: whether windows over what the program makes, along which one filter alone slides, are products with all of it.
+        ones: whether sums of elements over windows are products with ones, of which weights are banded.
     """
 
     differences: bool = False
@@ -101,6 +103,7 @@ class Wanted(NamedTuple):
     crossed: bool = False
     squared: bool = False
     filtered: bool = False
+    ones: bool = False
 
     @property
     def plain(self) -> Wanted:
@@ -129,7 +132,7 @@ WANTED = {
     GATHERED: Wanted(gathered=True), DOUBLED: Wanted(doubled=True), BORDERED: Wanted(bordered=True),
     SLIDING: Wanted(sliding=True), FILLED: Wanted(filled=True), EVERYWHERE: Wanted(everywhere=True),
     CROSSED: Wanted(crossed=True, fused=True),
-    SQUARED: Wanted(squared=True),
+    SQUARED: Wanted(squared=True), ONES: Wanted(ones=True),
 }
 
 
@@ -174,7 +177,7 @@ TRAITS = {
     DOUBLED: Trait(later=True, last=3, around=True, apart=1), BORDERED: Trait(last=3),
     SLIDING: Trait(later=True, last=4, fuller=True), FILLED: Trait(later=True, last=5, apart=1),
     EVERYWHERE: Trait(behind=True, last=6), CROSSED: Trait(behind=True, last=7, around=True, apart=2),
-    SQUARED: Trait(later=True, last=8, fuller=True),
+    SQUARED: Trait(later=True, last=8, fuller=True), ONES: Trait(later=True, last=9),
 }
 
 

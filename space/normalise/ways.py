@@ -317,10 +317,10 @@ def _formed(
     if sch is not None and is_packed(sch.func, target):
         sch, why = reached.onwards(func, sch, target, _as_packed, wanted=turning)
     elif sch is not None and wanted.weights:
-        asked = wanted.only("gathered", "repeated", "banded", "squared", "sliding", "flat", "given", "weights", "settled")
+        asked = wanted.only("gathered", "repeated", "banded", "ones", "squared", "sliding", "flat", "given", "weights", "settled")
         sch, why = reached.onwards(func, sch, target, _with_weights, wanted=asked, alone=alone, otherwise=otherwise, program=func)
     elif sch is not None:
-        asked = wanted.only("gathered", "repeated", "banded", "squared", "sliding")
+        asked = wanted.only("gathered", "repeated", "banded", "ones", "squared", "sliding")
         sch, why = reached.onwards(func, sch, target, _arranged, wanted=asked, alone=alone, otherwise=otherwise)
         if sch is not None:
             asked = wanted.only("flat", "banded", "given")
@@ -450,7 +450,7 @@ def _arranged(sch: Schedule, target: Target, wanted: Wanted, alone: bool, otherw
         return None
     if wanted.squared and not banding.apply(sch, target, True):
         return None
-    return None if wanted.banded and not banding.apply(sch, target) else sch
+    return None if wanted.banded and not banding.apply(sch, target, ones=wanted.ones) else sch
 
 
 def _in_elements(
@@ -499,7 +499,7 @@ def _with_weights(
     way = Way(target, given=wanted.given)
     # What lays places or windows out otherwise has other lanes; else a choice of which surely nothing comes is left out. What is
     # in the way is said of the first one.
-    asked = wanted.only("gathered", "repeated", "banded", "squared", "sliding", "flat") != Wanted()
+    asked = wanted.only("gathered", "repeated", "banded", "ones", "squared", "sliding", "flat") != Wanted()
 
     def may(blocks: Sequence[Block], copies: Names, chosen: agree.Weights) -> bool:
         return asked or refused is None or agree.agree(blocks, replace(way, copies=copies), chosen)

@@ -165,6 +165,14 @@ EXAMPLES: dict[str, Example] = {
             C[vi] = 0
         C[vi] = C[vi] + T.Cast("int32", A[vi + vk]) * T.Cast("int32", W[vk])
 """)), 'sch.toeplitz("C", 0, 1, 7)'),
+    "multiply_by_ones": Example("|".join((
+        'A: T.Buffer((16,), "int8"), C: T.Buffer((14,), "int32")', """for i, k in T.grid(14, 3):
+    with T.sblock("C"):
+        vi, vk = T.axis.remap("SR", [i, k])
+        with T.init():
+            C[vi] = 0
+        C[vi] = C[vi] + T.Cast("int32", A[vi + vk])
+""")), 'sch.multiply_by_ones("C")'),
     "repeat_read": Example("|".join((
         'A: T.Buffer((18,), "int32"), C: T.Buffer((16, 3), "int32")', """for i, j in T.grid(16, 3):
     with T.sblock("C"):

@@ -107,3 +107,26 @@ def test_what_is_no_such_sum(value: str, changes: dict[str, object], axis: int, 
     with refused(ScheduleError, code):
         sch.sum_by_matrix("C", axis, dim)
     assert sch.func == func
+
+
+@pytest.mark.parametrize(("value", "times"), [
+    ('T.Cast("int32", A[vi, vj + vk * 2 + vl])', 1), ('T.Cast("int32", A[vi, vj + vk]) * 57', 57),
+    ('-128 * T.Cast("int32", A[vi, vk])', -128),
+])
+def test_what_is_summed_up_is_multiplied_by_a_constant(value: str, times: int, verify_trace_roundtrip: Verify) -> None:
+    func = program(value, wide=12, rows=4, steps=3, inner=2)
+    sch = Schedule(func)
+    sch.multiply_by_ones("C")
+    assert equal(func, sch.func)
+    made, = sch.func.constants
+    assert values(made).shape == (3, 2) and (values(made) == times).all()
+    verify_trace_roundtrip(sch, func)
+
+
+@pytest.mark.parametrize("value", [
+    'T.Cast("int32", A[vi, vk]) * 128', 'T.Cast("int32", U[vi, vk])', "W[vi, vk]", 'T.Cast("int32", A[vi, vk]) + 1',
+    'T.Cast("int32", A[vi, vk]) * T.Cast("int32", A[vi, vl])', 'T.Cast("int32", A[vi, vk]) * 0',
+])
+def test_other_terms_are_not(value: str) -> None:
+    with refused(ScheduleError, "form"):
+        Schedule(program(value, rows=4, steps=3)).multiply_by_ones("C")

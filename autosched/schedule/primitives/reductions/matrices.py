@@ -9,7 +9,7 @@ from math import prod
 import numpy as np
 
 from autosched.ir.constant import Array
-from autosched.ir.expr import BufferLoad, Cast, Expr, IntImm, Var, binary, cast, int_value
+from autosched.ir.expr import BinOp, BufferLoad, Cast, Expr, IntImm, Var, binary, cast, int_value
 from autosched.ir.functor import free_vars, substitute
 from autosched.ir.patterns import update_of
 from autosched.ir.region import with_access
@@ -74,18 +74,100 @@ class Matrices(ScheduleBase):
         self.commit(state, func=func)
 
 
-def element_of(block: Block) -> BufferLoad | None:
-    """The int8 element that a reduction with + takes in, converted to int32, at each step; None where it takes in something else.
+    @primitive
+    def multiply_by_ones(self, block: BlockRV | str) -> None:
+        """Multiplies every int8 element that a sum takes in by a one, of a constant with an element for each step of the sum.
+
+        So the sum is a product, whose weights may be laid out as those of a filter that slides. Where all elements are multiplied
+        by a number already, the constant holds that.
+
+        Args:
+            block: handle or name of an int32 reduction with + whose terms are int8 elements, converted, or a number of int8 times
+                such.
+
+        Raises:
+            ScheduleError: another body, or steps of no known extent from 0.
+
+        Before::
+
+            for i, k in T.grid(14, 3):
+                with T.sblock("C"):
+                    vi, vk = T.axis.remap("SR", [i, k])
+                    with T.init():
+                        C[vi] = 0
+                    C[vi] = C[vi] + T.Cast("int32", A[vi + vk])
+
+        After ``sch.multiply_by_ones("C")``::
+
+            for i, k in T.grid(14, 3):
+                with T.sblock("C"):
+                    vi, vk = T.axis.remap("SR", [i, k])
+                    with T.init():
+                        C[vi] = 0
+                    C[vi] = C[vi] + T.Cast("int32", A[vi + vk]) * T.Cast("int32", ones[vk])
+        """
+        assert isinstance(block, BlockRV)
+        state, realize = self.block_at(block)
+        try:
+            func = _by_ones(state, realize)
+        except Refusal as r:
+            self.refuse(r.reason, r.marks, r.hint, state, code=r.code)
+        self.commit(state, func=func)
+
+
+def weighed_of(block: Block) -> tuple[BufferLoad, int] | None:
+    """The int8 element that a reduction with + takes in, and by which number of int8 it multiplies it; None of any other.
 
     Args:
         block: any.
     """
     store = block.body
     update = update_of(store) if isinstance(store, BufferStore) and block.init is not None else None
-    if update is None or update[0] != "+" or not isinstance(update[1], Cast) or update[1].dtype != "int32":
+    if update is None or update[0] != "+":
         return None
-    load = update[1].value
-    return load if isinstance(load, BufferLoad) and load.dtype == "int8" else None
+    term, times = update[1], 1
+    if isinstance(term, BinOp) and term.op == "*":
+        sides = (term.a, term.b) if int_value(term.b) is not None else (term.b, term.a)
+        term, times = sides[0], int_value(sides[1]) or 0
+    low, high = dtype_bounds("int8")
+    load = term.value if isinstance(term, Cast) and term.dtype == "int32" else None
+    return (load, times) if isinstance(load, BufferLoad) and load.dtype == "int8" and times and low <= times <= high else None
+
+
+def element_of(block: Block) -> BufferLoad | None:
+    """The int8 element that a reduction with + takes in, converted to int32, at each step; None where it takes in something else.
+
+    Args:
+        block: any.
+    """
+    weighed = weighed_of(block)
+    return weighed[0] if weighed is not None and weighed[1] == 1 and not _multiplied(block) else None
+
+
+def _multiplied(block: Block) -> bool:
+    """Whether a reduction multiplies what it takes in."""
+    update = update_of(block.body) if isinstance(block.body, BufferStore) else None
+    return update is not None and isinstance(update[1], BinOp)
+
+
+def _by_ones(state: State, realize: BlockRealize) -> PrimFunc:
+    block, weighed = realize.block, weighed_of(realize.block)
+    if weighed is None:
+        raise Refusal(f"block {block.name} sums up no int8 elements, converted to int32", [block.ident], code="form")
+    load, times = weighed
+    steps = [iv for iv in block.iter_vars if iv.kind == "reduce"]
+    sizes = [int_value(iv.dom.extent) if int_value(iv.dom.min) == 0 else None for iv in steps]
+    shape = [n for n in sizes if n]
+    if not steps or len(shape) < len(steps):
+        raise Refusal(f"block {block.name} sums over what is of no known extent from 0", [block.ident], code="symbolic")
+    constants, ones = with_constant(state, "ones", np.full(shape, times, "int8"))
+    store = block.body
+    assert isinstance(store, BufferStore)
+    own = BufferLoad(store.buffer, store.indices, store.buffer.dtype)
+    one = cast("int32", BufferLoad(ones, tuple([iv.var for iv in steps]), "int8"))
+    changed = with_access(replace(
+        block, body=BufferStore(store.buffer, store.indices, binary("+", own, binary("*", cast("int32", load), one)))))
+    return replace(state.func, body=state.rewrite({id(realize): replace(realize, block=changed)}), constants=constants)
 
 
 def _by_matrix(state: State, realize: BlockRealize, axis: int, dim: int) -> PrimFunc:
