@@ -8,16 +8,19 @@ from typing import Any
 import numpy as np
 import pytest
 from filters import filters
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from autosched import tune
 from autosched.ir.host import split_host
 from autosched.ir.interp import random_inputs, run
 from autosched.ir.stmt import PrimFunc
 from autosched.ir.verify import verify
+from autosched.schedule.primitives.reductions.toeplitz import Window
 from autosched.target import get_target
 from autosched.workloads import workload
 from space import Space
-from space.normalise import BANDED, SQUARED, banding, normal_forms
+from space.normalise import BANDED, SQUARED, banding, normal_forms, squares
 from space.normalise.blocks import device_blocks, extents, is_packed, product_of
 from space.normalise.estimate import estimate
 
@@ -129,3 +132,31 @@ def test_boxes_of_padding_are_none_of_the_products(given: dict[str, Any], least:
     model = next(s.model for s in space.sketches if SQUARED in s.done)
     assert model.padding.useful == least
 
+
+@settings(max_examples=200)
+@given(st.integers(1, 12), st.integers(2, 5), st.integers(1, 3), st.integers(1, 2), st.integers(0, 2), st.integers(1, 5),
+       st.integers(0, 3), st.integers(0, 6))
+def test_pairs_of_tiles_and_boxes_are_counted(
+    results: int, places: int, step: int, stride: int, start: int, taps: int, low: int, less: int
+) -> None:
+    """As by hand: every box of each size, and of its elements those that are no padding."""
+    window = Window(0, step, stride, start)
+    high = low + max(results * step + taps * stride - less, 1)
+    for box in [n for n in range(1, places * step + 1) if places * step % n == 0]:
+        pairs, boxes, steps = 0, set(), set()
+        for tile in range(-(-results // places)):
+            first = start + tile * places * step
+            reach = (places - 1) * step + (taps - 1) * stride
+            for k in range(reach // box + 1):
+                steps.add(k)
+                if any(low <= first + k * box + e < high for e in range(box)):
+                    pairs += 1
+                    boxes.add(first + k * box)
+        along = squares._Along(results, places, window, taps, box, (low, high))
+        assert (along.products, along.steps, along.read) == (pairs, len(steps), len(boxes))
+    span = squares._Along(results, places, window, taps, 0, (low, high))
+    assert (span.products, span.steps, span.read) == (-(-results // places), 1, -(-results // places))
+    alone = squares._Along(results, 1, window, taps, 1, (low, high))
+    read = [start + r * step + t * stride for r in range(results) for t in range(taps)]
+    used = [e for e in read if low <= e < high]
+    assert (alone.products, alone.steps, alone.read) == (len(used), taps, len(set(used)))
