@@ -497,6 +497,13 @@ class Model:
         """Elements that are widened in all of a part, shape (n,)."""
         return np.where(part.on, self.wide_elements(part) * times(part.outer), 0)
 
+    def steps_ahead(self, plan: Plan, part: Part) -> Ints:
+        """Steps of an ALU reduction inside the loops around it that something else is in, too, shape (n,)."""
+        if self.nest.wides:
+            return times(part.tiles)
+        loads = [plan.attach[k] for k, operand in enumerate(self.nest.operands) if operand.consumer == self.nest.anchor]
+        return times(self.ranges(plan, part, np.maximum.reduce([part.init, part.out, *loads])))
+
     def tile_elements(self, part: Part) -> Ints:
         """Accumulator elements of one output tile of a part, shape (n,)."""
         return times(part.tiles[..., : self.n_spatial])
@@ -577,6 +584,8 @@ class Model:
                 found.append(Held(ACC, size, turns, min(n, since) if n < since + plan.main else n, n, nest.out))
             if nest.wides:
                 found.append(Held(ACC, np.where(part.on, self.wide_room(part), 0), 1, n, n, nest.wides[0].block))
+            if nest.ahead:
+                found.append(Held(ACC, np.where(part.on, nest.ahead * self.steps_ahead(plan, part), 0), 1, n, n, nest.out))
             if nest.halos:
                 border = np.where(part.on[:, None], borders.elements(self, part) * [halo.live for halo in nest.halos], 0)
                 found += [Held(ACC, border[:, k], turns if nest.stands and k == nest.place else 1, n, n, nest.out)

@@ -26,6 +26,7 @@ from space.sites import (
     LANES,
     NotPackedError,
     Site,
+    ahead,
     alu_ops,
     aside,
     heads_of,
@@ -106,6 +107,7 @@ class Nest:
         within: how many of the first stages stand in the place of a halo; where all do, what is stored stands there.
         place: which halo that is.
         begun: tensors besides, that a stage begins with what has fewer elements for.
+        ahead: values that the ALU works out ahead of every step of a reduction, each in a place of its own.
     """
 
     func: PrimFunc
@@ -132,6 +134,7 @@ class Nest:
     within: int = 0
     place: int = 0
     begun: int = 0
+    ahead: int = 0
 
     @property
     def stands(self) -> bool:
@@ -495,7 +498,7 @@ def _nest(
                 not tensorized and anchor is not None and is_guarded(term_of(anchor)),
                 clears, _live(chain, sources) if anchor or within else 1, _forks(chain),
                 tuple(s.block.name for s in outs[:-1]), tuple(x.halo for x in around), within, _place(around, chain[0]),
-                _begun_apart(chain))
+                _begun_apart(chain), 0 if tensorized or anchor is None else ahead(anchor))
 
 
 def _begun(

@@ -175,11 +175,20 @@ def aside(value: Expr) -> int:
     whose second side is an operation as well, where the sides cannot change places or both are.
     """
     loads = [e for e in walk_expr(value) if isinstance(e, BufferLoad)]
-    found = int(len(loads) > len(set(loads)))
-    for e in walk_expr(value):
-        if isinstance(e, BinOp) and _works(e.b):
-            found += e.op == "-" or _works(e.a)
-    return found
+    return int(len(loads) > len(set(loads))) + _second_chains(value)
+
+
+def ahead(site: Site) -> int:
+    """How many values of its own an ALU reduction works out ahead of every step, each in a place for each step; else 0."""
+    term = term_of(site) if site.block.init is not None else None
+    choice = None if term is None else choice_of(term)
+    term = term if choice is None else choice[1]
+    return 0 if term is None or not _works(term) else 1 + _second_chains(term)
+
+
+def _second_chains(value: Expr) -> int:
+    """Operations whose second side is one as well, where the sides cannot change places or both are."""
+    return sum(e.op == "-" or _works(e.a) for e in walk_expr(value) if isinstance(e, BinOp) and _works(e.b))
 
 
 def _works(e: Expr) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import numpy as np
 import pytest
 from refusals import refused
 from spaces import computes
@@ -13,7 +14,10 @@ from autosched import te
 from autosched.errors import SpaceError
 from autosched.ir.expr import Expr
 from autosched.ir.stmt import PrimFunc
-from space import Space
+from autosched.measure import Candidate, measure
+from autosched.target import Target
+from sim.config import VTAConfig
+from space import Space, nest
 
 DEEP = 6
 
@@ -60,3 +64,17 @@ def test_what_the_program_makes_is_not_repeated_by_the_host() -> None:
     func = te.create_prim_func([x, w, b, te.compute(s.shape, lambda *i: (s(*i) >> 1).astype("int8"), name="y")])
     with pytest.raises(SpaceError):
         Space(func, "vta-de10")
+
+
+@pytest.mark.parametrize("reckoned", [True, False])
+def test_what_is_worked_out_ahead_of_a_step_has_places(reckoned: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An extremum takes in a sum, which is made for every step before any is taken in: where that is forgotten nothing fits."""
+    if not reckoned:
+        monkeypatch.setattr(nest, "ahead", lambda site: 0)
+    small = Target("small", VTAConfig(LOG_BLOCK=3, LOG_ACC_BUFF_SIZE=12), "chisel")
+    func = extremum(te.max, TAKEN["a and b"], "int32", 8, 32)
+    space = Space(func, small)
+    drawn = space.sample(np.random.default_rng(0), 24)
+    results = [measure(Candidate(func, small, tuple(space.trace(p).as_json())), execute=reckoned) for p in drawn]
+    assert all(r.ok for r in results) == reckoned
+    assert all(r.ok or "local.acc_buffer holds" in str(r.reason) for r in results)
