@@ -10,6 +10,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from autosched.cli.commands import COMMANDS
+
 ROOT = Path(__file__).resolve().parents[2]
 SMALL = "dense:m=2,k=64,n=96"
 Here = Callable[..., subprocess.CompletedProcess[str]]
@@ -171,3 +173,12 @@ def test_what_a_schedule_leaves_to_the_host_is_said(tmp_path: Path, here: Here) 
             assert len(re.findall(said, words)) == words.count("host's own work") == works
         listed = json.loads(here("apply", name, "--log", log, "--format", "json").stdout)["host_work"]
         assert [w["writes"] for w in listed] == [["P_reindex"]] * works and not any(w["free"] for w in listed)
+
+
+@pytest.mark.parametrize(
+    "words", [(name,) for name in COMMANDS] + [("db", name) for name in ("fsck", "merge", "import", "export")], ids=" ".join)
+def test_help_fits_a_terminal_of_eighty_columns(words: tuple[str, ...], here: Here, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    done = here(*words, "--help")
+    assert done.returncode == 0 and "usage:" in done.stdout
+    assert not [line for line in done.stdout.splitlines() if len(line) > 80]
