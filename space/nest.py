@@ -11,14 +11,14 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from autosched.errors import ProgramError, SpaceError
-from autosched.ir.expr import BinOp, BufferLoad, Cast, Var, int_value
-from autosched.ir.functor import free_vars, walk_expr
-from autosched.ir.patterns import has_loads
+from autosched.ir.expr import BufferLoad, Cast, Var, int_value
+from autosched.ir.functor import walk_expr
 from autosched.ir.printer import expr_text
 from autosched.ir.scopes import ACC
 from autosched.ir.stmt import Buffer, BufferStore, PrimFunc
 from autosched.ir.value_bounds import ValueBounds
 from autosched.target import Target
+from space.chains import begun_apart, chain_of, forks_of, live_in, needed
 from space.checks import check_differences, check_site, check_tensors
 from space.halos import Halo, Surroundings, elsewhere, placed, slides, surroundings_of
 from space.operands import Operand, dims_of, moved, moving, operands_of
@@ -28,18 +28,15 @@ from space.sites import (
     Site,
     ahead,
     alu_ops,
-    aside,
-    heads_of,
     is_copy,
     is_guarded,
     loads_of,
     match_gemm,
     reads_of,
     sites_of,
-    starts_of,
     term_of,
 )
-from space.stages import Stage, is_link, is_wide, lanes_of, moved_first, stage_of, start_of
+from space.stages import Stage, is_wide, lanes_of, moved_first, stage_of, start_of
 
 
 @dataclass(frozen=True)
@@ -215,7 +212,7 @@ def analyse(func: PrimFunc, target: Target, halos: bool = False, joint: bool = F
     taken: dict[str, str] = {}
     nests = []
     for group in _together(func, target, outs, matches, by_output, sources):
-        chain = _chain(group, matches, by_output, sources, halos)
+        chain = chain_of(group, matches, by_output, sources, halos)
         nests.append(_nest(func, target, chain, matches, by_output, sources, halos, joint))
         stored = group[-1].store.buffer.name
         for name in (*nests[-1].blocks, *dict.fromkeys(o.producer for o in nests[-1].operands if o.producer is not None)):
@@ -250,7 +247,7 @@ def shared(func: PrimFunc, target: Target) -> tuple[str, tuple[tuple[str, ...], 
     sources = params | {s.store.buffer for s in outs}
     fed: dict[str, set[str]] = {s.block.name: set() for s in sites}
     for group in _together(func, target, outs, matches, by_output, sources):
-        for site in _needed(group, by_output, sources):
+        for site in needed(group, by_output, sources):
             fed[site.block.name].add(group[-1].block.name)
     for site in reversed(sites):
         if len(fed[site.block.name]) > 1:
@@ -273,19 +270,19 @@ def _together(
     order = [*by_output.values()]
     groups: list[list[Site]] = []
     for n, out in enumerate(outs):
-        own = {s.block.name for s in _needed([out], by_output, sources) if not is_copy(s, matches)}
+        own = {s.block.name for s in needed([out], by_output, sources) if not is_copy(s, matches)}
         for group in groups:
-            if not own & {s.block.name for s in _needed(group, by_output, sources)}:
+            if not own & {s.block.name for s in needed(group, by_output, sources)}:
                 continue
             stored = {s.store.buffer for s in group}
-            between = _needed([s for s in outs[outs.index(group[0]) : n + 1] if s not in group], by_output, set())
+            between = needed([s for s in outs[outs.index(group[0]) : n + 1] if s not in group], by_output, set())
             if any(x.buffer in stored for s in between for x in reads_of(s)):
                 continue
             within = order[order.index(group[0]) : order.index(out)]
             if any(s.block.name in own for s in within) and any(x.buffer in stored for s in within for x in reads_of(s)):
                 continue
             try:
-                _nest(func, target, _chain([*group, out], matches, by_output, sources), matches, by_output, sources)
+                _nest(func, target, chain_of([*group, out], matches, by_output, sources), matches, by_output, sources)
             except ProgramError:
                 continue  # each by itself, then
             group.append(out)
@@ -293,19 +290,6 @@ def _together(
         else:
             groups.append([out])
     return sorted(groups, key=lambda g: outs.index(g[-1]))
-
-
-def _needed(outs: list[Site], by_output: dict[Buffer, Site], sources: set[Buffer]) -> list[Site]:
-    """The blocks that feed some others, these included, up to what stands in DRAM."""
-    found: dict[Buffer, Site] = {}
-    ahead = list(outs)
-    while ahead:
-        site = ahead.pop()
-        if site.store.buffer not in found:
-            found[site.store.buffer] = site
-            loads = reads_of(site)
-            ahead += [by_output[x.buffer] for x in loads if x.buffer in by_output and x.buffer not in sources]
-    return list(found.values())
 
 
 def _outputs(
@@ -333,47 +317,6 @@ def _outputs(
     return outs
 
 
-def _chain(
-    outs: list[Site], matches: dict[str, tuple[BufferLoad, BufferLoad]], by_output: dict[Buffer, Site], sources: set[Buffer],
-    halos: bool = False,
-) -> list[Site]:
-    """The blocks from the sum, or from the first stage, to those that store; sums that a stage joins stand before it.
-
-    With ``halos`` what a stage reads at several places is none of them.
-    """
-    found: dict[Buffer, Site] = {}
-    roots: list[Site] = []
-    ahead = list(outs)
-    while ahead:
-        site = ahead.pop()
-        if site.store.buffer in found:
-            continue
-        found[site.store.buffer] = site
-        link = site.block.name in matches and is_link(site, by_output)
-        inner = [x for x in (starts_of(site) if link else loads_of(site)) if x.buffer in by_output and x.buffer not in sources
-                 and not is_copy(by_output[x.buffer], matches)]
-        apart = elsewhere(site) if halos else set()
-        inner = [x for x in inner if x.buffer not in apart]
-        if (site.block.init is not None and not link) or not inner:
-            roots.append(site)
-        else:
-            ahead += [by_output[x.buffer] for x in inner]
-    chain = [s for s in by_output.values() if s.store.buffer in found]
-    if len(roots) > 1:
-        for site in roots:
-            if site.block.name not in matches or any(x.buffer not in sources for x in starts_of(site)):
-                names = " and ".join(sorted(r.block.name for r in roots))
-                # A sum of products that the machine's intrinsic does not match lies in a layout of its own.
-                kind = SpaceError if site.block.name in matches or not _multiplies(site) else NotPackedError
-                raise kind(f"block {_joint(chain, roots).block.name!r} joins what comes from {names}; a space joins sums "
-                           f"of products only, and {site.block.name} is none: let what it makes be a result of the "
-                           "program, as int8", "join")
-        # The largest sum is the one whose loops are tiled; the others are made tile by tile.
-        anchor = max(roots, key=lambda r: (r.steps, -chain.index(r)))
-        chain = [anchor, *(s for s in chain if s is not anchor)]
-    return chain
-
-
 def _around(
     chain: list[Site], matches: dict[str, tuple[BufferLoad, BufferLoad]], by_output: dict[Buffer, Site], sources: set[Buffer],
     axes: int, target: Target,
@@ -383,9 +326,9 @@ def _around(
 
     def look(site: Site, reader: Site, through: Sequence[BufferLoad] | None) -> None:
         for buffer in (b for b in by_output if b in elsewhere(site) and b not in sources):
-            made = _chain([by_output[buffer]], matches, by_output, sources, True)
+            made = chain_of([by_output[buffer]], matches, by_output, sources, True)
             stages, within = _begun(made[0], [stage_of(s, matches.get(s.block.name), by_output, target) for s in made], target)
-            live = 0 if within == len(made) else _live(made, sources)
+            live = 0 if within == len(made) else live_in(made, sources)
             loads = [x for x in loads_of(site) if x.buffer is buffer]
             if through is not None:
                 loads = [moved(x, site, by) for by in through for x in loads]
@@ -397,64 +340,6 @@ def _around(
     for site in chain:
         look(site, site, None)
     return found
-
-
-def _multiplies(site: Site) -> bool:
-    """Whether a block adds up products of elements."""
-    term = term_of(site) if site.block.init is not None else None
-    return isinstance(term, BinOp) and term.op == "*" and has_loads(term.a) and has_loads(term.b)
-
-
-def _joint(chain: list[Site], roots: list[Site]) -> Site:
-    """The first block that two of the roots lead to."""
-    reached: dict[Buffer, set[Buffer]] = {r.store.buffer: {r.store.buffer} for r in roots}
-    for site in chain:
-        made = [reached[x.buffer] for x in reads_of(site) if x.buffer in reached]
-        if site not in roots:
-            reached[site.store.buffer] = set().union(*made)
-        if len(reached[site.store.buffer]) > 1:
-            return site
-    return chain[-1]
-
-
-def _forks(chain: list[Site]) -> tuple[tuple[str, tuple[str, ...]], ...]:
-    """Where several of a chain read one block of it: every block that some read, with these."""
-    found = []
-    for site in chain:
-        made = site.store.buffer
-        readers = [s for s in chain if s is not site and any(x.buffer is made for x in reads_of(s))]
-        if readers:
-            found.append((site.block.name, tuple(r.block.name for r in readers)))
-    return tuple(found) if any(len(readers) > 1 for _, readers in found) else ()
-
-
-def _live(chain: list[Site], sources: set[Buffer]) -> int:
-    """How many tensors of a chain are in the accumulator at once, at most: a stage stores where what it reads last was."""
-    # A product that a stage joins is formed ahead of all that it is not made of: each is placed directly before its reader.
-    made = {s.store.buffer for s in chain}
-    joined = [s for s in chain[1:] if s.block.init is not None and not any(x.buffer in made for x in reads_of(s))]
-    order = [*joined[::-1], *[s for s in chain if s not in joined]]
-    last = {x.buffer: n for n, s in enumerate(order) for x in reads_of(s)}
-    most, held = 1, set[Buffer]()
-    for n, site in enumerate(order):
-        ends = {b for b in held if last.get(b) == n}
-        most = max(most, len(held))
-        held = {*(held - ends), *({site.store.buffer} - sources)}
-    # What needs a place besides another one's has it for itself.
-    return most + sum(aside(site.store.value) for site in chain if site.block.init is None)
-
-
-def _begun_apart(chain: list[Site]) -> int:
-    """1 where a stage that reads what others make begins with what has fewer elements than its result, as ``s + (b << 3)``."""
-    made = {s.store.buffer for s in chain}
-
-    def apart(site: Site) -> bool:
-        heads = heads_of(site.store.value)
-        if len(heads) != 1 or not heads[0] or not any(x.buffer in made for x in loads_of(site)):
-            return False
-        return not any(x.buffer in made or set(x.indices) >= {i for i in site.store.indices if free_vars(i)} for x in heads[0])
-
-    return int(any(apart(s) for s in chain if s.block.init is None))
 
 
 def _nest(
@@ -496,9 +381,9 @@ def _nest(
                 operands, stages, out.block.name, len(out.loops), init_ops, init_cycles,
                 tuple(s.block.name for s in sides.values()), between, tensorized, 1 if tensorized else imm + 2 * tensor, wides,
                 not tensorized and anchor is not None and is_guarded(term_of(anchor)),
-                clears, _live(chain, sources) if anchor or within else 1, _forks(chain),
+                clears, live_in(chain, sources) if anchor or within else 1, forks_of(chain),
                 tuple(s.block.name for s in outs[:-1]), tuple(x.halo for x in around), within, _place(around, chain[0]),
-                _begun_apart(chain), 0 if tensorized or anchor is None else ahead(anchor))
+                begun_apart(chain), 0 if tensorized or anchor is None else ahead(anchor))
 
 
 def _begun(
