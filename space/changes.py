@@ -61,8 +61,8 @@ def _changes(
         yield from ({at: value} for value in tried if value != row[at])
     yield from _behind_first(space, sketch, row)
     yield from _rest_first(space, sketch, row)
-    yield from _two_kinds(space, sketch, row)
-    yield from _falling(space, sketch, row)
+    yield from two_kinds(space, sketch, row)
+    yield from two_cuts(space, sketch, row)
     for group in chain(_together(space, sketch), _also_together(space, sketch) if more else ()):
         own = [space.sketches[sketch].columns[n] for n in group]
         values = [choices[n] for n in group]
@@ -115,7 +115,7 @@ def _rest_first(space: Space, sketch: int, row: Point) -> Iterator[dict[int, int
                     yield from ({**swap, at[name]: value} for value in model.columns[n].choices)
 
 
-def _two_kinds(space: Space, sketch: int, row: Point) -> Iterator[dict[int, int]]:
+def two_kinds(space: Space, sketch: int, row: Point) -> Iterator[dict[int, int]]:
     """The first part as what a longer one begins with, which several decisions tell: a trace begins with the same cut."""
     for model, at in _nests(space, sketch):
         told = {"head", "head_tile", "head_rise", "rise_kind", "head_init"} <= set(at)
@@ -140,7 +140,7 @@ def _two_kinds(space: Space, sketch: int, row: Point) -> Iterator[dict[int, int]
                         yield from ({**made, at["rise_kind"]: kind, **more, **less} for less in beside)
 
 
-def _falling(space: Space, sketch: int, row: Point) -> Iterator[dict[int, int]]:
+def two_cuts(space: Space, sketch: int, row: Point) -> Iterator[dict[int, int]]:
     """What is cut off twice along an axis as smaller tiles and one cut, which is cut again: a trace begins with the same cuts."""
     for model, at in _nests(space, sketch):
         if not {"cut", "cut_again", "fall"} <= set(at) or row[at["fall"]]:

@@ -15,7 +15,7 @@ from autosched.report.ablation import decided
 from autosched.target import get_target
 from autosched.workloads import workload
 from space import Space
-from space.inverse import _falling
+from space.changes import two_cuts
 from space.rules import NUMERIC, STRUCTURAL
 from space.rules.fall import AROUND, KINDS, LONG, LONGER, SINCE, TILES
 
@@ -211,13 +211,13 @@ def test_two_cuts_along_an_axis_lead_to_it() -> None:
     space = Space(workload(DENSE).func, "vta-de10")
     at = space.names.index
     twice = settled(space, cut=cut(space, "n", 5), cut_again=cut(space, "n", 1), tile_n=11, load_weight=1)
-    changes = list(_falling(space, 0, twice))
+    changes = list(two_cuts(space, 0, twice))
     for number, size in ((1, 4), (2, 2), (4, 1)):
         for more in (0, cut(space, "m", 2)):
             assert {at("fall"): kind(number, size), at("cut"): cut(space, "n", 1), at("cut_again"): more} in changes
     assert len(changes) == 3 * len(space.choices[at("cut_again")])
     other = settled(space, cut=cut(space, "n", 5), cut_again=cut(space, "m", 1), tile_n=11, load_weight=1)
-    assert not list(_falling(space, 0, other)), "along another axis"
+    assert not list(two_cuts(space, 0, other)), "along another axis"
 
 
 @pytest.mark.parametrize(("head", "tile"), [(0, 4), (2, 5), (3, 9)])

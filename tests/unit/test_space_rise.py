@@ -19,7 +19,7 @@ from autosched.target import get_target
 from autosched.workloads import workload
 from sim import isa
 from space import VERSION, Space, arranged
-from space.inverse import _two_kinds
+from space.changes import two_kinds
 from space.rules import NUMERIC, STRUCTURAL
 from space.rules.cuts import NAMES as CUTS
 from space.rules.cuts import table, values
@@ -330,11 +330,11 @@ def test_what_a_longer_first_part_begins_with_leads_to_it(kind: int, tile_m: int
     short = settled(space, head=cut(space, "m", 2), tile_m=5, tile_n=2, load_data=1, load_weight=2)
     wanted = {"head": cut(space, "m", 6), "head_tile": cut(space, "m", 1), "head_rise": 2, "rise_kind": kind, "head_init": 2}
     wanted |= {"tile_m": tile_m} if kind else {}
-    changes = list(_two_kinds(space, 0, short))
+    changes = list(two_kinds(space, 0, short))
     # Also with the tiles along the other axis that make them larger.
     for more in ({}, {"tile_n": 1}):
         assert {space.names.index(n): v for n, v in {**wanted, **more}.items()} in changes
-    assert not list(_two_kinds(space, 0, settled(space, tile_m=2))), "nothing is first"
+    assert not list(two_kinds(space, 0, settled(space, tile_m=2))), "nothing is first"
 
 
 def test_points_of_the_version_before_are_known_without_a_search_for_them(monkeypatch: pytest.MonkeyPatch) -> None:
