@@ -14,7 +14,7 @@ def in_turn(cases: Iterable[Any], targets: Sequence[str] = MACHINES) -> list[Any
     """Every case with every target, as arguments ``case, target``; of each case all pairs but one are for the long runs.
 
     Args:
-        cases: values of one argument, or tuples of several.
+        cases: values of one argument, or tuples of several; their text names the test, the same in every process.
         targets: which take turns.
     """
     pairs = []

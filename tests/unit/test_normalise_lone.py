@@ -50,12 +50,17 @@ def test_a_sum_and_an_extremum_are_joined(target: str) -> None:
         (s[c] >> 5) + m[c].astype("int32") >> 1).astype("int8"), name="y")]), target, 1)
 
 
-@pytest.mark.parametrize(("what", "target"), in_turn((lambda x, m: x - m, lambda x, m: te.Select(te.equal(x, m), 1, 0))))
-def test_an_extremum_stands_beside_an_element_that_is_given(what: Callable[..., Expr], target: str) -> None:
+BESIDE: dict[str, Callable[..., Expr]] = {
+    "their difference": lambda x, m: x - m, "where they are equal": lambda x, m: te.Select(te.equal(x, m), 1, 0),
+}
+
+
+@pytest.mark.parametrize(("what", "target"), in_turn(BESIDE))
+def test_an_extremum_stands_beside_an_element_that_is_given(what: str, target: str) -> None:
     """As where all but the largest of neighbours are left out: an element of int8 comes into the accumulator by a product."""
     x, k = te.placeholder((C, N + 2), "int8", name="x"), te.reduce_axis((0, 3), name="k")
     m = te.compute((C, N), lambda i, j: te.max(x[i, j + k], axis=k), name="m")
-    func = te.create_prim_func([x, te.compute((C, N), lambda i, j: (what(
+    func = te.create_prim_func([x, te.compute((C, N), lambda i, j: (BESIDE[what](
         x[i, j + 1].astype("int32"), m[i, j].astype("int32")) >> 1 << 1).astype("int8"), name="y")])
     assert lone.joins(func)
     computes(func, target, 1, Wanted(lone=True))

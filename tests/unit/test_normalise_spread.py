@@ -40,12 +40,12 @@ TAKEN: dict[str, Callable[..., Expr]] = {
 
 
 @pytest.mark.parametrize(("kind", "take", "dtype", "target"), in_turn((
-    (te.max, "a and b", "int8"), (te.min, "a and b", "int8"), (te.max, "a, b and c", "int8"), (te.min, "c and its place", "int8"),
-    (te.max, "b and its place", "int8"), (te.max, "the larger of two", "int8"), (te.max, "a and b", "int32"),
-    (te.min, "a, b and c", "int32"),
+    ("max", "a and b", "int8"), ("min", "a and b", "int8"), ("max", "a, b and c", "int8"), ("min", "c and its place", "int8"),
+    ("max", "b and its place", "int8"), ("max", "the larger of two", "int8"), ("max", "a and b", "int32"),
+    ("min", "a, b and c", "int32"),
 )))
-def test_an_extremum_takes_in_what_lies_in_no_lanes(kind: Callable[..., Expr], take: str, dtype: str, target: str) -> None:
-    computes(extremum(kind, TAKEN[take], dtype), target, 1)
+def test_an_extremum_takes_in_what_lies_in_no_lanes(kind: str, take: str, dtype: str, target: str) -> None:
+    computes(extremum(getattr(te, kind), TAKEN[take], dtype), target, 1)
 
 
 def test_a_sum_does_not() -> None:
