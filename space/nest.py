@@ -17,6 +17,7 @@ from autosched.ir.printer import expr_text
 from autosched.ir.scopes import ACC
 from autosched.ir.stmt import Buffer, BufferStore, PrimFunc
 from autosched.ir.value_bounds import ValueBounds
+from autosched.lower.normalise import IMM_MAX, IMM_MIN
 from autosched.target import Target
 from space.chains import begun_apart, chain_of, forks_of, live_in, needed
 from space.checks import check_differences, check_site, check_tensors
@@ -474,7 +475,8 @@ def _initial(
         target: the machine.
         made: whether a block makes the value, which is then above all that stood in the accumulator: one MAX brings it in.
         func: the program.
-        last: the stage that makes what is left in the accumulator: one MAX or MIN brings in a constant beyond all of that.
+        last: the stage that makes what is left in the accumulator: one MAX or MIN brings in a constant beyond all of that, where
+            an instruction holds it.
     """
     assert isinstance(anchor.block.init, BufferStore)
     value = anchor.block.init.value
@@ -482,7 +484,7 @@ def _initial(
     ops = (int(constant != 0), 0) if constant is not None else alu_ops(value)
     if target.semantics == "chisel":
         return ops, imm + 2 * tensor, False
-    if constant and last is not None:
+    if constant and IMM_MIN <= constant <= IMM_MAX and last is not None:
         low, high = ValueBounds(func).of(last.store.value, {iv.var: iv.dom for iv in last.block.iter_vars})
         if not low < constant < high:
             return ops, 1, True

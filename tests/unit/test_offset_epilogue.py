@@ -393,6 +393,13 @@ def test_estimates_know_a_constant_beyond_the_clip_as_it_is() -> None:
         assert (nest.init_cycles, nest.clears) == (cycles, cycles == 1)
 
 
+@pytest.mark.parametrize(("start", "cycles"), [((1 << 15) - 1, 1), (1 << 15, 2), (-(1 << 15), 1), (-(1 << 15) - 1, 2)])
+def test_estimates_know_that_one_instruction_holds_no_larger_constant(start: int, cycles: int) -> None:
+    # What it does not hold is made by a reset, two additions and a shift: no MAX or MIN brings it in.
+    nest = Space(dense(start), "vta-de10-portable").sketches[0].model.nest
+    assert (nest.init_cycles, nest.clears) == (cycles, cycles == 1)
+
+
 @pytest.mark.parametrize("func", [rounded("64"), BOTH])
 def test_programs_of_the_space_write_the_same_bytes(func: PrimFunc, vta_schedules: ModuleType) -> None:
     """With two banks and four tiles the later two find what the clip has left."""
