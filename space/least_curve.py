@@ -183,7 +183,11 @@ def _results(
 
 
 def _adds_zero(nest: Nest, name: str, values: ValueBounds) -> bool:
-    """Whether products of a block bring in an addend alone, as digits, that many results share and that may be 0."""
+    """Whether products of a block bring in an addend alone, as digits, that many results share and that may be 0.
+
+    Digits may be 0 one by one where what they are of never is. The form in which that is added as it is, which every program
+    has, says so then, and the bound is the least of all forms.
+    """
     fixed, given = {c.buffer.name for c in nest.func.constants}, {b.name: b for b in nest.func.buffers}
     own = [o for o in nest.operands if o.scope in (INP, WGT) and name in o.readers and o.name not in fixed]
     if len(own) != 1 or own[0].scope != WGT or own[0].readers != (name,) or own[0].name not in given:

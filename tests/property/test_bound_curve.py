@@ -248,9 +248,12 @@ def test_where_other_machines_have_another_way_nothing_more_is_due(target: str, 
     assert Space(CURVES["a leaky ReLU"][0], target).machine.vector == cycles
 
 
-@pytest.mark.parametrize(("bias", "cycles"), [((-4096, 4096), 8), ((1000, 1004), 1)])  # 2 to write and add
+@pytest.mark.parametrize(("bias", "cycles"), [((-4096, 4096), 8), ((1000, 1004), 1), ((70000, 120000), 1)])  # 2 to write and add
 def test_an_addend_that_a_product_brings_in_counts_as_zero(bias: tuple[int, int], cycles: int) -> None:
-    """The host's digits of a bias of a declared range; of 1000 to 1004 the lowest digit is 40 to 44, and never 0."""
+    """The host's digits of a bias of a declared range; of 1000 to 1004 the lowest digit is 40 to 44, and never 0.
+
+    Of 70000 to 120000 every digit may be 0, and the addend may not, which the form says that adds it as it is.
+    """
     func = replace(CURVES["a leaky ReLU"][0], value_ranges=(None, None, bias, None))
     space = Space(func, "vta-de10-portable")
     assert ("addend by product",) in [s.done for s in space.sketches]
