@@ -275,6 +275,9 @@ def _in_some_way(begun: Schedule, func: PrimFunc, target: Target, wanted: Wanted
         other = _laid_out(begun, func, target, wanted, APART)[0]
         if other is not None and not _elsewhere(other):
             return other, ""
+    if wanted.ones and found is not None and lacking.lacks(found.func, target, True):
+        # A factor of a sum that is read without it as well is none of its terms', and nothing else multiplies by it.
+        return None, ""
     return found, why
 
 
