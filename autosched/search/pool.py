@@ -72,17 +72,17 @@ class MeasurePool:
             outer = notices.listener()
 
             def compiling(text: str) -> None:
-                # What checks need at the end of the search is compiled beside it.
-                self.checks.start()
+                # Estimates run many kernels of their own: what is compiled here takes another process less than both.
+                self.drafts.start()
                 outer(text)
 
             with notices.told_to(compiling):
                 timing.warm()
-                if self.checks.started:
-                    # Estimates run the kernels that are compiled by now, and many of their own: two processes take half the time.
-                    self.drafts.start()
                 lower.warm()
-                self.drafts.wait()
+            if self.drafts.started:
+                # What checks need at the end of the search is compiled while there is nothing else to do, and beside it.
+                self.checks.start()
+            self.drafts.wait()
             if self.executor.copies:
                 self.executor.start()
         except BaseException:

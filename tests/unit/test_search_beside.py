@@ -70,5 +70,5 @@ def test_estimates_are_compiled_beside_lowering_where_anything_is(monkeypatch: p
     monkeypatch.setattr(lower, "warm", lambda: log.append("lowering"))
     with notices.told_to(lambda _: None), MeasurePool(1):
         log.append("search")
-    begun = [["sim.semantics begins", "space begins"], []][not compiles]
-    assert log == ["timing", *begun, "lowering", "space is waited for", "search", "space ends", "sim.semantics ends"]
+    drafts, checks = (["space begins"], ["sim.semantics begins"]) if compiles else ([], [])
+    assert log == ["timing", *drafts, "lowering", *checks, "space is waited for", "search", "space ends", "sim.semantics ends"]
