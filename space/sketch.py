@@ -311,8 +311,7 @@ def _fitting(
         except ProgramError as error:
             refusal = refusal if of[done].behind else error
             continue
-        turns = turns_of(nests, sites_of(host.device))
-        models = _models(nests, turns, sch, host, target, numeric)
+        models, turns = _models(nests, sch, host, target, numeric)
         least = [least_work(m.padding.useful if m.nest.anchor else 0, m.out_elements, target.config) for m in models]
         reason = too_much(sum(least))
         if reason:
@@ -321,17 +320,15 @@ def _fitting(
         stored = frozenset(b.name for b in written(host.device))
         found.append(Sketch(done, sch.trace, models, turns, stored))
         if [nest.operands for nest in shared] != [nest.operands for nest in nests]:
-            turns = turns_of(shared, sites_of(host.device))
-            models = _models(shared, turns, sch, host, target, numeric)
-            joint.append(Sketch((*done, JOINT), sch.trace, models, turns, stored))
+            joint.append(Sketch((*done, JOINT), sch.trace, *_models(shared, sch, host, target, numeric), stored))
     return sorted([*found, *joint], key=lambda sketch: trait_of(sketch.done).last), refusal
 
 
 def _models(
-    nests: Sequence[Nest], turns: Sequence[Turn], sch: Schedule, host: HostSplit, target: Target, numeric: Sequence[NumericRule]
-) -> tuple[Model, ...]:
-    """The geometry and columns of a form's nests."""
-    models, again = [], _again(sch)
+    nests: Sequence[Nest], sch: Schedule, host: HostSplit, target: Target, numeric: Sequence[NumericRule]
+) -> tuple[tuple[Model, ...], tuple[Turn, ...]]:
+    """The geometry and columns of a form's nests, and when each of them runs."""
+    models, again, turns = [], _again(sch), turns_of(nests, sites_of(host.device))
     origins = _origins(host) if host.unpack else {}
     unpacked = _unpacked(host)
     for nest, turn in zip(nests, turns):
@@ -341,7 +338,7 @@ def _models(
         fitting = [rule for rule in numeric if not (rule.cuts and whole)]
         original = again.get(nest.out, "")
         models.append(Model(nest, target, fitting, len(nests), origins, host.pack, original, unpacked, host.unpack, turn.early))
-    return tuple(models)
+    return tuple(models), turns
 
 
 def _refused(func: PrimFunc, target: Target, refusal: ProgramError) -> ProgramError:

@@ -88,6 +88,9 @@ APART = 2  # also with tensors of their own for parts of sums, what lies shifted
 # What is in the way of a schedule of a form: that a stage moves int32 elements by place, or another copy that no load makes.
 MOVED, COPY = "moved", "copy"
 
+# What lays places or windows out otherwise, by its field of ``Wanted``, ahead of elements.
+LAID_OUT = ("gathered", "repeated", "banded", "ones", "squared", "sliding")
+
 # In this order, where tensors are not packed yet.
 COPYING = (loops.arranged, guards.apply, reversal.apart, copies.apply, trims.copied)
 ARRANGING = (straight.apply, reversal.apply)
@@ -320,10 +323,10 @@ def _formed(
     if sch is not None and is_packed(sch.func, target):
         sch, why = reached.onwards(func, sch, target, _as_packed, wanted=turning)
     elif sch is not None and wanted.weights:
-        asked = wanted.only("gathered", "repeated", "banded", "ones", "squared", "sliding", "flat", "given", "weights", "settled")
+        asked = wanted.only(*LAID_OUT, "flat", "given", "weights", "settled")
         sch, why = reached.onwards(func, sch, target, _with_weights, wanted=asked, alone=alone, otherwise=otherwise, program=func)
     elif sch is not None:
-        asked = wanted.only("gathered", "repeated", "banded", "ones", "squared", "sliding")
+        asked = wanted.only(*LAID_OUT)
         sch, why = reached.onwards(func, sch, target, _arranged, wanted=asked, alone=alone, otherwise=otherwise)
         if sch is not None:
             asked = wanted.only("flat", "banded", "given")
@@ -502,7 +505,7 @@ def _with_weights(
     way = Way(target, given=wanted.given)
     # What lays places or windows out otherwise has other lanes; else a choice of which surely nothing comes is left out. What is
     # in the way is said of the first one.
-    asked = wanted.only("gathered", "repeated", "banded", "ones", "squared", "sliding", "flat") != Wanted()
+    asked = wanted.only(*LAID_OUT, "flat") != Wanted()
 
     def may(blocks: Sequence[Block], copies: Names, chosen: agree.Weights) -> bool:
         return asked or refused is None or agree.agree(blocks, replace(way, copies=copies), chosen)

@@ -11,13 +11,12 @@ from autosched.ir.region import with_access
 from autosched.ir.stmt import Block, BlockRealize, BufferStore, Stmt
 from autosched.ir.value_bounds import Interval, ValueBounds, dtype_bounds
 from autosched.schedule.analysis.dependence import reduce_iters, scope_of
-from autosched.schedule.analysis.ways import before_nesting, readers
 from autosched.schedule.kit.base import BlockRV, ScheduleBase
 from autosched.schedule.kit.primitive import primitive
 from autosched.schedule.kit.refusal import Refusal
 from autosched.schedule.kit.state import State
-from autosched.schedule.primitives.reductions.fold import partial_sums
-from autosched.schedule.primitives.reductions.raising import NARROW, STEP, check_narrowed, start_and_sum
+from autosched.schedule.primitives.reductions.fold import opening_of, partial_sums, with_opening
+from autosched.schedule.primitives.reductions.raising import NARROW, STEP, check_narrowed, clipping_store, start_and_sum
 
 NUMBER = "int32"
 IMMEDIATE = dtype_bounds("int16")
@@ -113,16 +112,11 @@ class _Sum:
 
 
 def _offset(state: State, realize: BlockRealize) -> Stmt:
-    block = realize.block
-    store = block.body
-    if block.init is not None or not isinstance(store, BufferStore):
-        raise Refusal(f"the body of block {block.name} is not one store of a clip", [block.ident],
-                      hint=readers(state, block) if block.init is not None else before_nesting(state, block, "offset_epilogue"),
-                      code="form")
+    block, store = realize.block, clipping_store(state, realize.block, "offset_epilogue")
     clip = store.value.value if isinstance(store.value, Cast) and store.value.dtype == NARROW else store.value
     sums = _sums(state, block, clip)
     check_narrowed(state, scope_of(state, block), block, clip, sums[0].load.buffer)
-    start = int_value(_start(sums[-1].first).value)
+    start = int_value(opening_of(sums[-1].first).value)
     assert start is not None
     by = _chosen(block, sums, start)
     bounds = ValueBounds(state.func)
@@ -132,10 +126,10 @@ def _offset(state: State, realize: BlockRealize) -> Stmt:
     value = Cast(NARROW, ahead) if isinstance(store.value, Cast) else ahead
     table: dict[int, Stmt | None] = {id(block): with_access(replace(block, body=replace(store, value=value)))}
     for total in sums:
-        opening, first = _start(total.first), total.first
+        opening = opening_of(total.first)
         constant, step = int_value(opening.value), by << total.shift
         moved = replace(opening, value=_moved(opening.value, step) if constant is None else const(constant + step, NUMBER))
-        table[id(first)] = with_access(replace(first, body=moved) if first.init is None else replace(first, init=moved))
+        table[id(total.first)] = with_opening(total.first, moved)
     return state.rewrite(table)
 
 
@@ -156,7 +150,7 @@ def _sums(state: State, block: Block, clip: Expr) -> list[_Sum]:
             raise Refusal(f"block {reader.name} uses {load.buffer.name} several times", [reader.ident], code="reader")
         ahead, shift = shift, shift + _shifted(value)
         found.append(_Sum(first, update, value, load, shift, ahead))
-        reader, value = first, _start(first).value
+        reader, value = first, opening_of(first).value
         if int_value(value) is not None:
             return found
 
@@ -170,13 +164,6 @@ def _maker(state: State, reader: Block, load: BufferLoad) -> tuple[Block, Block 
     if stage is not None and alone and isinstance(stage.body, BufferStore) and _element(stage.body.value) is not None:
         return stage, None
     return start_and_sum(state, scope, reader, made)
-
-
-def _start(first: Block) -> BufferStore:
-    """The store of an initial value, by the block that holds it."""
-    start = first.body if first.init is None else first.init
-    assert isinstance(start, BufferStore)
-    return start
 
 
 def _element(value: Expr) -> BufferLoad | None:
@@ -229,7 +216,7 @@ def _chosen(block: Block, sums: list[_Sum], start: int) -> int:
     """The multiple of 256 that brings a start beyond all that a clip leaves: the least that does, up or down."""
     low, high = _ends(sums[0].value, dtype_bounds(NUMBER))
     first, shift = sums[-1].first, sums[-1].shift
-    what = f"{_start(first).buffer.name} starts with {start}"
+    what = f"{opening_of(first).buffer.name} starts with {start}"
     if start == 0:
         raise Refusal(f"{what}, which a reset alone does", [first.ident], code="form")
     if start >= high or start <= low:

@@ -121,13 +121,12 @@ def _fold(state: State, realize: BlockRealize) -> Stmt:
     found = _pattern(state, scope, block, store.value)
     first, updates, addend = _beginning(state, scope, block, found)
     _no_overflow(state, scope, block, found, first, updates)
-    start = _start(first)
+    start = opening_of(first)
     shifted = addend if found.shift == 0 else intrin("shift_left", addend, as_expr(found.shift, start.buffer.dtype))
     opening = BufferStore(start.buffer, start.indices, start.value + shifted)
-    new_first = replace(first, body=opening) if first.init is None else replace(first, init=opening)
     rest = Replaced(found.whole, found.kept).visit_expr(store.value)
     new_block = replace(block, body=BufferStore(store.buffer, store.indices, rest))
-    table: dict[int, Stmt | None] = {id(first): with_access(new_first), id(block): with_access(new_block)}
+    table: dict[int, Stmt | None] = {id(first): with_opening(first, opening), id(block): with_access(new_block)}
     body = state.rewrite(table)
     _available(state.with_body(body), first, addend, block)
     return body
@@ -187,7 +186,7 @@ def _beginning(state: State, scope: Block, block: Block, found: _Epilogue) -> tu
                               [adding.ident], code="reader")
         addend = substitute(addend, _coordinates(reader, load, addend, first))
         updates.append(update)
-        before = _start(first).value
+        before = opening_of(first).value
         if first.init is None or not isinstance(before, BufferLoad) or not is_sum(state, scope, before.buffer):
             return first, updates, addend
         reader, load = first, before
@@ -219,17 +218,31 @@ def _reduction(state: State, scope: Block, reader: Block, total: Buffer) -> tupl
     raise Refusal(f"the initial value of {total.name} is not one store", marks, code="reduction")
 
 
-def _start(first: Block) -> BufferStore:
-    """The store of an initial value, by the block that holds it."""
+def opening_of(first: Block) -> BufferStore:
+    """The store of an initial value.
+
+    Args:
+        first: the block that holds it: of a sum, or one in front of it.
+    """
     start = first.body if first.init is None else first.init
     assert isinstance(start, BufferStore)
     return start
 
 
+def with_opening(first: Block, opening: BufferStore) -> Block:
+    """The block with another initial value.
+
+    Args:
+        first: as for ``opening_of``.
+        opening: the store of the other value.
+    """
+    return with_access(replace(first, body=opening) if first.init is None else replace(first, init=opening))
+
+
 def _coordinates(block: Block, load: BufferLoad, addend: Expr, first: Block) -> Mapping[Var, Expr]:
     """The iterators of a block that reads a sum in terms of those of the block that holds the sum's initial value."""
     at: dict[Var, Expr] = {}
-    for index, target in zip(load.indices, _start(first).indices):
+    for index, target in zip(load.indices, opening_of(first).indices):
         if isinstance(index, Var) and index not in at:
             at[index] = target
         elif not (int_value(index) is not None and index == target):
@@ -259,14 +272,14 @@ def _no_overflow(
     bounds = ValueBounds(state.func)
     total = found.load.buffer
     ranges = [_terms(bounds, update) for update in updates]
-    loads = [e.buffer for e in walk_expr(_start(first).value) if isinstance(e, BufferLoad)]
+    loads = [e.buffer for e in walk_expr(opening_of(first).value) if isinstance(e, BufferLoad)]
     from_sums = [b.name for b in loads if is_sum(state, scope, b)]
     if from_sums:
         raise Refusal(f"the initial value of {total.name} is computed from the sum {from_sums[0]}", [first.ident],
                       code="reduction")
     if not found.shift:
         return
-    base = bounds.of(_start(first).value, {iv.var: iv.dom for iv in first.iter_vars})
+    base = bounds.of(opening_of(first).value, {iv.var: iv.dom for iv in first.iter_vars})
     b_low, b_high = bounds.of(found.addend, {iv.var: iv.dom for iv in block.iter_vars})
     least, most = dtype_bounds(total.dtype)
     lows, highs = zip(*(_sums(*own) for own in ranges))

@@ -121,17 +121,12 @@ def weighed_of(block: Block) -> tuple[BufferLoad, int] | None:
     Args:
         block: any.
     """
-    store = block.body
-    update = update_of(store) if isinstance(store, BufferStore) and block.init is not None else None
-    if update is None or update[0] != "+":
-        return None
-    term, times = update[1], 1
+    term, times = _taken_in(block), 1
     if isinstance(term, BinOp) and term.op == "*":
         sides = (term.a, term.b) if int_value(term.b) is not None else (term.b, term.a)
         term, times = sides[0], int_value(sides[1]) or 0
-    low, high = dtype_bounds("int8")
-    load = term.value if isinstance(term, Cast) and term.dtype == "int32" else None
-    return (load, times) if isinstance(load, BufferLoad) and load.dtype == "int8" and times and low <= times <= high else None
+    (low, high), load = dtype_bounds("int8"), _widened(term)
+    return (load, times) if load is not None and times and low <= times <= high else None
 
 
 def element_of(block: Block) -> BufferLoad | None:
@@ -140,14 +135,20 @@ def element_of(block: Block) -> BufferLoad | None:
     Args:
         block: any.
     """
-    weighed = weighed_of(block)
-    return weighed[0] if weighed is not None and weighed[1] == 1 and not _multiplied(block) else None
+    return _widened(_taken_in(block))
 
 
-def _multiplied(block: Block) -> bool:
-    """Whether a reduction multiplies what it takes in."""
-    update = update_of(block.body) if isinstance(block.body, BufferStore) else None
-    return update is not None and isinstance(update[1], BinOp)
+def _taken_in(block: Block) -> Expr | None:
+    """What a reduction with + takes in at each step."""
+    store = block.body
+    update = update_of(store) if isinstance(store, BufferStore) and block.init is not None else None
+    return update[1] if update is not None and update[0] == "+" else None
+
+
+def _widened(term: Expr | None) -> BufferLoad | None:
+    """The int8 element that is converted to int32."""
+    load = term.value if isinstance(term, Cast) and term.dtype == "int32" else None
+    return load if isinstance(load, BufferLoad) and load.dtype == "int8" else None
 
 
 def _by_ones(state: State, realize: BlockRealize) -> PrimFunc:

@@ -17,7 +17,7 @@ from autosched.schedule.kit.nests import own_nest
 from autosched.schedule.kit.primitive import primitive
 from autosched.schedule.kit.refusal import Refusal
 from autosched.schedule.kit.state import State
-from autosched.schedule.primitives.reductions.fold import partial_sums
+from autosched.schedule.primitives.reductions.fold import opening_of, partial_sums, with_opening
 from autosched.schedule.primitives.reductions.zero_terms import Replaced
 
 NARROW = "int8"
@@ -123,35 +123,47 @@ class _Clip:
 
 def _raise(state: State, realize: BlockRealize) -> tuple[Stmt, Ident]:
     block = realize.block
-    scope = scope_of(state, block)
-    store = block.body
-    if block.init is not None or not isinstance(store, BufferStore):
-        raise Refusal(f"the body of block {block.name} is not one store of a clip", [block.ident],
-                      hint=readers(state, block) if block.init is not None else before_nesting(state, block, "raise_epilogue"),
-                      code="form")
+    scope, store = scope_of(state, block), clipping_store(state, block, "raise_epilogue")
     clip = _clip(block, store.value)
     check_narrowed(state, scope, block, clip.whole, clip.load.buffer)
     first, update = start_and_sum(state, scope, block, clip.load.buffer)
-    start = first.body if first.init is None else first.init
-    assert isinstance(start, BufferStore)
+    start = opening_of(first)
     addend = _addend(first, start, clip)
     by = (MOST - clip.high) // STEP * STEP
     if by <= 0 or clip.low + by < -MOST:
         raise Refusal(f"the clip from {clip.low} to {clip.high} leaves no room below {MOST}", [block.ident], code="range")
     _proven(state, block, first, update, clip, addend, by)
     stage, nest, place = _stage(first, start, addend, clip, by)
-    opening = replace(start, value=place)
-    new_first = replace(first, body=opening) if first.init is None else replace(first, init=opening)
     dtype = clip.whole.dtype
     raised = BinOp("min", BinOp("max", clip.inner, const(clip.low + by, dtype), dtype), const(clip.high + by, dtype), dtype)
     new_block = replace(block, body=replace(store, value=Replaced(clip.whole, raised).visit_expr(store.value)))
-    table: dict[int, Stmt | None] = {id(first): with_access(new_first), id(block): with_access(new_block)}
+    table: dict[int, Stmt | None] = {
+        id(first): with_opening(first, replace(start, value=place)), id(block): with_access(new_block)}
     made = stage.writes[0].buffer
     outer = scope.body.stmts if isinstance(scope.body, SeqStmt) else (scope.body,)
     at = next(k for k, s in enumerate(outer) if s is _top(state, scope, first))
     body = state.rewrite(table, {id(scope): (*scope.alloc_buffers, made)}, {id(scope): (at, nest)})
     _available(state.with_body(body), stage, block)
     return body, stage.ident
+
+
+def clipping_store(state: State, block: Block, primitive: str) -> BufferStore:
+    """The one store of a block that clips.
+
+    Args:
+        state: the program.
+        block: it.
+        primitive: who asks, for what to do instead.
+
+    Raises:
+        Refusal: it is a reduction, or has another body.
+    """
+    store = block.body
+    if block.init is not None or not isinstance(store, BufferStore):
+        raise Refusal(f"the body of block {block.name} is not one store of a clip", [block.ident],
+                      hint=readers(state, block) if block.init is not None else before_nesting(state, block, primitive),
+                      code="form")
+    return store
 
 
 def _top(state: State, scope: Block, block: Block) -> Stmt:
