@@ -20,6 +20,7 @@ from autosched.errors import ProgramError
 from autosched.networks.compiled import CompiledNetwork, LayerCost, Stage, Stream, layout_of
 from autosched.networks.compose import Place, Region
 from autosched.networks.graph import Array, HostNode, HostPart, Layer, Tensor
+from autosched.networks.lying import MOVES
 from autosched.target import Target
 from sim.config import VTAConfig
 from sim.dram import SPACE
@@ -28,7 +29,7 @@ from sim.files import write_bytes
 from sim.legality import check_semantics
 from sim.program import Output, Program, Segment
 
-FORMAT = "autosched-network-4"
+FORMAT = "autosched-network-5"
 _ANY_FORMAT = r"autosched-network-[0-9]{1,4}"
 MAX_BYTES = 1 << 31
 _EPOCH = (1980, 1, 1, 0, 0, 0)  # the same network gives the same file
@@ -70,6 +71,10 @@ def save(net: CompiledNetwork, path: str | Path) -> None:
 
 
 def _stage(stage: Stage, key: str, arrays: dict[str, Array]) -> dict[str, Any]:
+    if isinstance(stage, Layer) and stage.kind in MOVES:
+        return {
+            "kind": stage.kind, "name": stage.name, "inputs": stage.inputs, "output": stage.output, "start": stage.start,
+        }
     if isinstance(stage, Layer):
         return {
             "kind": stage.kind, "name": stage.name, "input": stage.inputs[0], "output": stage.output, "stride": stage.stride,
@@ -90,7 +95,7 @@ def _stage(stage: Stage, key: str, arrays: dict[str, Array]) -> dict[str, Any]:
         "memory": [s.address for s in p.memory], "program_outputs": [[o.name, o.address, o.size] for o in p.outputs],
         "inputs": stage.inputs, "outputs": stage.outputs, "edge": stage.edge, "words": stage.words,
         "layers": [[x.name, x.kind, x.macs, x.cycles, x.alone, x.work, x.binds, x.apart] for x in stage.layers],
-        "places": {t: [x.region, x.slot] for t, x in stage.places.items()},
+        "places": {t: [x.region, x.slot, x.vector] for t, x in stage.places.items()},
         "regions": [[r.name, r.slots, r.rows, r.vectors, r.outside, at] for r, at in stage.regions.values()],
     }
 
@@ -167,6 +172,8 @@ def _network(m: Mapping[str, Any], arrays: Mapping[str, Array]) -> CompiledNetwo
         key = f"s{k}"
         if s["kind"] in ("view", "pack"):
             stages.append(_step(s, tensors))
+        elif s["kind"] in MOVES:
+            stages.append(_moves(s, tensors))
         elif s["kind"] == "host":
             nodes = tuple([
                 HostNode(_text(a), _text(b), _text(c), _whole(macs)) for a, b, c, macs in (_row(n, 4) for n in _row(s["nodes"]))
@@ -245,6 +252,22 @@ def _step(s: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> Layer:
     return layer
 
 
+def _moves(s: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> Layer:
+    """Channels that the host joins or cuts off."""
+    layer = Layer(_text(s["name"]), s["kind"], _texts(s["inputs"]), _text(s["output"]), start=_whole(s["start"]))
+    given, out = [tensors[t] for t in layer.inputs], tensors[layer.output]
+    fits = bool(given) and {t.dtype for t in given} == {out.dtype} and all(
+        len(t.shape) == len(out.shape) > 1 and (t.shape[0], *t.shape[2:]) == (out.shape[0], *out.shape[2:]) for t in given)
+    channels = sum(t.shape[1] for t in given) if fits else 0
+    if layer.kind == "slice":
+        fits = fits and len(given) == 1 and layer.start + out.shape[1] <= channels
+    else:
+        fits = fits and layer.start == 0 and channels == out.shape[1]
+    if not fits:
+        raise ValueError(f"{', '.join(layer.inputs)!r} cannot become {layer.output!r} of extents {out.shape}")
+    return layer
+
+
 def _takes(part: HostPart, tensors: Mapping[str, Tensor]) -> None:
     """Refuses a host part whose model takes or gives other tensors."""
     ends: dict[int, dict[str, tuple[int, tuple[int, ...]]]] = {11: {}, 12: {}}  # of a graph: its inputs and its outputs
@@ -314,7 +337,7 @@ def _stream(s: Mapping[str, Any], key: str, arrays: Mapping[str, Array], target:
     for n, k, r, v, o, at in (_row(region, 6) for region in _row(s["regions"])):
         region = Region(_text(n), _whole(k, 1), _whole(r, 1), _whole(v, 1), bool(o))
         regions[region.name] = region, _whole(at)
-    places = {t: Place(_text(r), _whole(slot)) for t, (r, slot) in s["places"].items()}
+    places = {t: Place(_text(r), _whole(slot), _whole(first)) for t, (r, slot, first) in s["places"].items()}
     for place in places.values():
         if place.slot >= regions[place.region][0].slots:
             raise ValueError(f"slot {place.slot} of region {place.region}")
@@ -329,7 +352,10 @@ def _stream(s: Mapping[str, Any], key: str, arrays: Mapping[str, Array], target:
         tensor, (region, at) = tensors[name], regions[places[name].region]
         if len(tensor.shape) not in (2, 4) or tensor.dtype not in ("int8", "uint8"):
             raise ValueError(f"the machine does not hold {name!r}, {tensor.dtype} of extents {tensor.shape}")
-        size = prod(layout_of(tensor.shape, batch, block).packed_shape)
-        if region.rows * region.vectors * batch * block != size or at + region.slots * size > SPACE:
+        packed = layout_of(tensor.shape, batch, block).packed_shape
+        vectors = prod(packed[1:-2])
+        whole = region.rows * region.vectors * batch * block
+        inside = places[name].vector + vectors <= region.vectors and (region.slots == 1 or vectors == region.vectors)
+        if region.rows != packed[0] or not inside or at + region.slots * whole > SPACE:
             raise ValueError(f"region {region.name!r} does not hold {name!r} of extents {tensor.shape}")
     return stage

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from autosched.networks.graph import Array, Graph
+from autosched.networks.graph import Array, Graph, Layer
+from autosched.networks.lying import MOVES, moved
 from autosched.networks.onnx_nodes import File
 from autosched.networks.reference import build, session
 
@@ -53,7 +54,7 @@ def differences(graph: Graph, file: File, inputs: Mapping[str, Array]) -> tuple[
     model = onnx.ModelProto()
     model.CopyFrom(file.model)
     layers = [x for x in graph.layers if x.requant is not None]
-    views = [x for x in graph.layers if x.kind == "view"]
+    views = [x for x in graph.layers if x.kind in ("view", "resize", *MOVES)]
     touched = [t for x in (*layers, *views) for t in (*x.inputs, x.output)]
     wanted = dict.fromkeys(t for t in touched if t in file.shapes and t not in file.inputs)
     known = {o.name for o in model.graph.output}
@@ -64,7 +65,8 @@ def differences(graph: Graph, file: File, inputs: Mapping[str, Array]) -> tuple[
     values: dict[str, Array] = {**inputs, **dict(zip(wanted, session(model).run(list(wanted), dict(inputs))))}
     for view in views:
         if view.output not in values:
-            values[view.output] = values[view.inputs[0]].reshape(graph.tensors[view.output].shape)
+            values[view.output] = moved(view, [values[t] for t in view.inputs], graph.tensors[view.output].shape)
+        values = {**_parts(view, graph, values[view.output]), **values}
     found = []
     for layer in layers:
         part = build(graph.part((layer,)))
@@ -88,3 +90,13 @@ def differences(graph: Graph, file: File, inputs: Mapping[str, Array]) -> tuple[
             layer.name, ours.size, int(differ.sum()), int(tie.sum()), int(beyond.sum()), int(mean.sum()),
         ))
     return tuple(found)
+
+
+def _parts(layer: Layer, graph: Graph, whole: Array) -> dict[str, Array]:
+    """What a layer moves, as its result has it: the file has no other form of what is brought to the result's scale first."""
+    if layer.kind == "resize":
+        return {layer.inputs[0]: whole[:, :, :: layer.stride[0], :: layer.stride[1]]}
+    if layer.kind != "concat":
+        return {}
+    ends = np.cumsum([graph.tensors[t].shape[1] for t in layer.inputs])
+    return dict(zip(layer.inputs, np.split(whole, ends[:-1], axis=1)))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from autosched.networks.compose import Place, Region
 from autosched.networks.graph import Array, HostPart, Layer, Tensor
 from autosched.networks.host_steps import HostClock, HostStep
 from autosched.networks.images import accepted
+from autosched.networks.lying import moved
 from autosched.networks.reference import refusals, session
 from autosched.networks.repack import pack, repeats
 from autosched.target import Target
@@ -92,6 +94,20 @@ class Stream:
         stats = summarize(simulate(p.table, p.config, p.insn_address, semantics=mode), p.semantics)
         return sum(stats.bytes_read.values()) + stats.bytes_written
 
+    def pieces(self, name: str, size: int) -> Sequence[int]:
+        """Where a tensor lies in memory: the address of all of it, or of each row of the batch.
+
+        Args:
+            name: one that the host packs or unpacks.
+            size: its bytes.
+        """
+        place = self.places[name]
+        region, address = self.regions[place.region]
+        vector = self.program.config.batch * self.program.config.block_in
+        row = region.vectors * vector
+        begin = address + place.slot * region.rows * row + place.vector * vector
+        return [begin] if size == region.rows * row else [begin + k * row for k in range(region.rows)]
+
     def run(
         self, values: Mapping[str, Array], tensors: Mapping[str, Tensor], target: Target, host: HostClock
     ) -> tuple[dict[str, Array], Program]:
@@ -111,18 +127,19 @@ class Stream:
             with host.step(name, "pack") as made:
                 plain = tensors[name].to_machine(values[name])
                 packed = layout_of(plain.shape, batch, block).pack(plain)
-                address = self.regions[self.places[name].region][1] + self.places[name].slot * packed.size
-                segments.append(Segment(address, packed.tobytes()))
+                pieces = self.pieces(name, packed.size)
+                for address, row in zip(pieces, packed.reshape(len(pieces), -1)):
+                    segments.append(Segment(address, row.tobytes()))
                 made.append(packed)
         program = self.program.with_memory(segments)
         ran = execute(program, target.mode)
         found = {}
         for name in self.outputs:
-            region, address = self.regions[self.places[name].region]
-            size = region.rows * region.vectors * batch * block
-            data = np.frombuffer(ran.read(address + self.places[name].slot * size, size), np.int8)
+            layout = layout_of(tensors[name].shape, batch, block)
+            size = prod(layout.packed_shape)
+            pieces = self.pieces(name, size)
+            data = np.frombuffer(b"".join([ran.read(address, size // len(pieces)) for address in pieces]), np.int8)
             with host.step(name, "unpack") as made:
-                layout = layout_of(tensors[name].shape, batch, block)
                 found[name] = tensors[name].from_machine(layout.unpack(data.reshape(layout.packed_shape)))
                 made.append(found[name])
         outputs = tuple(Output(o.name, o.address, o.size, bytes(ran.read(o.address, o.size))) for o in program.outputs)
@@ -231,13 +248,12 @@ class CompiledNetwork:
                     arrays += session.run(list(stage.outputs), {n: values[n] for n in stage.inputs})
                 values.update(zip(stage.outputs, arrays))
             else:
-                source, out = self.tensors[stage.inputs[0]], self.tensors[stage.output]
-                done = "reshape" if stage.kind == "view" else "gather" if repeats(stage) else "deal"
-                with host.step(stage.output, done) as arrays:
+                with host.step(stage.output, what_of(stage)) as arrays:
+                    source, out = self.tensors[stage.inputs[0]], self.tensors[stage.output]
                     if stage.kind == "pack":
                         arrays.append(pack(source.to_machine(values[source.name]), stage, out.shape))
                     else:
-                        arrays.append(values[source.name].reshape(out.shape))
+                        arrays.append(moved(stage, [values[t] for t in stage.inputs], out.shape))
                 values[stage.output] = arrays[0]
         return [values[n] for n in self.outputs]
 
@@ -277,6 +293,17 @@ class CompiledNetwork:
         from autosched.networks.archive import load
 
         return load(path)
+
+
+def what_of(layer: Layer) -> str:
+    """What ``HostStep`` calls a layer that the host does.
+
+    Args:
+        layer: one that computes nothing.
+    """
+    if layer.kind == "pack":
+        return "gather" if repeats(layer) else "deal"
+    return {"view": "reshape", "concat": "join", "slice": "cut"}[layer.kind]
 
 
 def together(images: Sequence[Array]) -> Array:

@@ -2,7 +2,8 @@
 
 A tensor of the network lies in a region ``[slots, rows, vectors, batch lanes, channel lanes]``: a vector is one pixel's lanes,
 in the order (channel block, y, x). Tensors that some layer adds up share a region, one slot each: the sum is a reduction over
-slots. What comes from or goes to the host is a parameter, everything else an intermediate that lowering places.
+slots. So do the parts of one whole, each at its place among the whole's vectors. What comes from or goes to the host is a
+parameter, everything else an intermediate that lowering places.
 """
 
 from __future__ import annotations
@@ -40,10 +41,12 @@ class Place:
     Args:
         region: name of its region.
         slot: which part of it.
+        vector: of that part, where the tensor begins.
     """
 
     region: str
     slot: int
+    vector: int = 0
 
 
 @dataclass(frozen=True)
@@ -87,7 +90,8 @@ class Part:
 
 
 def plan(
-    sums: Sequence[tuple[str, ...]], sizes: Mapping[str, tuple[int, int]], outside: set[str]
+    sums: Sequence[tuple[str, ...]], sizes: Mapping[str, tuple[int, int]], outside: set[str],
+    lies: Mapping[str, tuple[str, int]],
 ) -> tuple[dict[str, Place], dict[str, Region]]:
     """Regions of all tensors of a stream.
 
@@ -95,8 +99,9 @@ def plan(
         sums: tensors that are added up, per layer that adds.
         sizes: (rows, vectors) per tensor, in the order in which they come into being.
         outside: tensors that the host fills or reads.
+        lies: per tensor, one of those that lie together with it, and how many vectors it lies behind that one.
     """
-    parent = {t: t for t in sizes}
+    parent = {t: lies[t][0] for t in sizes}
 
     def root(t: str) -> str:
         while parent[t] != t:
@@ -114,8 +119,18 @@ def plan(
     for number, group in enumerate(members.values()):
         name = f"t{number}"
         rows, vectors = sizes[group[0]]
-        regions[name] = Region(name, len(group), rows, vectors, any(t in outside for t in group))
-        places.update({t: Place(name, k) for k, t in enumerate(group)})
+        slots, used = len(group), any(t in outside for t in group)
+        apart = len({lies[t][0] for t in group}) == slots
+        if apart:
+            places.update({t: Place(name, k) for k, t in enumerate(group)})
+        else:
+            slots, vectors = 1, 0
+            for whole in dict.fromkeys(lies[t][0] for t in group):
+                own = [t for t in group if lies[t][0] == whole]
+                first = min(lies[t][1] for t in own)
+                places.update({t: Place(name, 0, vectors + lies[t][1] - first) for t in own})
+                vectors += max(lies[t][1] + sizes[t][1] for t in own) - first
+        regions[name] = Region(name, slots, rows, vectors, used)
     return places, regions
 
 
@@ -177,14 +192,14 @@ class _Rewriter(Mutator):
         self.fresh: dict[Buffer, Buffer] = {}
         by_name = {b.name: b for b in part.func.buffers}
         data, out = by_name["data"], by_name["out"]
-        first, second = places[part.inputs[0]], places[part.inputs[-1]]
+        first, second, made = places[part.inputs[0]], places[part.inputs[-1]], places[part.output]
         self.tensors = {
-            data: _Move(buffers[first.region], first.slot, second.slot - first.slot, data, part.stacked),
-            out: _Move(buffers[places[part.output].region], places[part.output].slot, 0, out, False),
+            data: _Move(buffers[first.region], first, second, data, part.stacked),
+            out: _Move(buffers[made.region], made, made, out, False),
         }
         if part.residual is not None:
             place, res = places[part.residual], by_name["res"]
-            self.tensors[res] = _Move(buffers[place.region], place.slot, 0, res, False)
+            self.tensors[res] = _Move(buffers[place.region], place, place, res, False)
 
     def visit_buffer(self, buffer: Buffer) -> Buffer:
         if buffer in self.tensors:
@@ -221,32 +236,32 @@ class _Move:
 
     Args:
         buffer: the region's.
-        slot: of the first input.
-        step: from an input's slot to the next one's.
+        first: where the first input lies.
+        next: where the next one does.
         source: the parameter.
         leading: whether its first dimension counts inputs.
     """
 
     buffer: Buffer
-    slot: int
-    step: int
+    first: Place
+    next: Place
     source: Buffer
     leading: bool
 
-    def _split(self, indices: tuple[Expr, ...]) -> tuple[Expr, Expr, tuple[Expr, ...], tuple[Expr, ...]]:
-        which: Expr = IntImm(self.slot)
-        if self.leading:
-            which, indices = indices[0] * self.step + self.slot, indices[1:]
-        return which, indices[0], indices[1:-2], indices[-2:]
-
     def indices(self, indices: tuple[Expr, ...]) -> tuple[Expr, ...]:
         """The place in the region of a place in the parameter."""
-        which, row, middle, lanes = self._split(indices)
+        which: Expr = IntImm(self.first.slot)
+        begin: Expr = IntImm(self.first.vector)
+        if self.leading:
+            which = indices[0] * (self.next.slot - self.first.slot) + which
+            begin = indices[0] * (self.next.vector - self.first.vector) + begin
+            indices = indices[1:]
+        row, middle, lanes = indices[0], indices[1:-2], indices[-2:]
         sizes = self.source.shape[2 if self.leading else 1 : -2]
         flat: Expr = IntImm(0)
         for index, size in zip(middle, sizes):
             flat = flat * size + index
-        return (simplify(which), row, simplify(flat), *lanes)
+        return (simplify(which), row, simplify(flat + begin), *lanes)
 
     def region(self, region: BufferRegion) -> BufferRegion:
         """A box of the parameter as the smallest box of the region that holds it."""

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 CLIPS = ("Relu", "Clip")
 WEIGHTED = ("Conv", "Gemm", "MatMul", "ConvTranspose")
 SAME_SCALE = ("MaxPool", "Flatten", "Reshape", "Transpose", "Squeeze", "Unsqueeze", "Identity", "Dropout", "DepthToSpace",
-              "SpaceToDepth", "Slice", "Pad", "Resize")
+              "SpaceToDepth", "Slice", "Split", "Pad", "Resize")
 
 
 class Names:
@@ -198,6 +198,8 @@ def clip_op(net: FloatNet, name: str, tensor: str, out: str, low: float, high: f
 def folded(net: FloatNet) -> FloatNet:
     """The network with a BatchNormalization in the convolution in front of it, and an Add of a constant in what it follows.
 
+    A normalization that follows no convolution becomes one.
+
     Args:
         net: the network.
     """
@@ -213,17 +215,44 @@ def folded(net: FloatNet) -> FloatNet:
             kept.append(op)
         kept[place] = made
         places.update(dict.fromkeys(made.outputs, place))
-    return replace(net, ops=kept)
+    return replace(net, ops=[_of_channels(net, op) or op for op in kept])
+
+
+def _scaling(net: FloatNet, norm: Op) -> tuple[Array, Array, Array] | None:
+    """What a normalization multiplies each channel by, takes away before and adds behind; None where that is no constant."""
+    if norm.op != "BatchNormalization" or norm.attrs.get("training_mode", 0) or any(norm.outputs[1:]):
+        return None  # it normalises by what it sees, or says what that was
+    if any(t not in net.constants for t in norm.inputs[1:5]):
+        return None
+    gamma, beta, mean, var = (net.constants[t].astype(np.float64) for t in norm.inputs[1:5])
+    with np.errstate(all="ignore"):
+        # What is no number any more is refused by its name.
+        return gamma / np.sqrt(var + float(norm.attrs.get("epsilon", 1e-5))), mean, beta
+
+
+def _of_channels(net: FloatNet, norm: Op) -> Op | None:
+    """A normalization that follows no convolution as one of its own, of one pixel and each channel by itself."""
+    scaling = _scaling(net, norm)
+    if scaling is None or len(net.shapes.get(norm.inputs[0], ())) != 4:
+        return None
+    from onnx import helper
+
+    factor, mean, beta = scaling
+    dtype = net.constants[norm.inputs[1]].dtype
+    names = net.names.free(f"{norm.name}:weight"), net.names.free(f"{norm.name}:bias")
+    with np.errstate(all="ignore"):
+        net.constants[names[0]] = factor.reshape(-1, 1, 1, 1).astype(dtype)
+        net.constants[names[1]] = (beta - mean * factor).astype(dtype)
+    attrs: dict[str, Any] = {"group": len(factor), "kernel_shape": [1, 1]}
+    given = tuple([helper.make_attribute(k, v) for k, v in attrs.items()])
+    return Op(norm.name, "Conv", (norm.inputs[0], *names), norm.outputs[:1], attrs, given)
 
 
 def _normalised(net: FloatNet, conv: Op, norm: Op) -> Op | None:
-    if norm.op != "BatchNormalization" or conv.op != "Conv":
+    scaling = _scaling(net, norm) if conv.op == "Conv" and conv.inputs[1] in net.constants else None
+    if scaling is None:
         return None
-    if norm.attrs.get("training_mode", 0) or any(norm.outputs[1:]):
-        return None  # it normalises by what it sees, or says what that was
-    if any(t not in net.constants for t in (conv.inputs[1], *norm.inputs[1:5])):
-        return None
-    gamma, beta, mean, var = (net.constants[t].astype(np.float64) for t in norm.inputs[1:5])
+    factor, mean, beta = scaling
     stored = net.constants[conv.inputs[1]]
     weight, bias = stored.astype(np.float64), np.zeros(len(stored))
     if len(conv.inputs) > 2 and conv.inputs[2]:
@@ -232,8 +261,6 @@ def _normalised(net: FloatNet, conv: Op, norm: Op) -> Op | None:
         bias = net.constants[conv.inputs[2]].astype(np.float64)
     names = net.names.free(f"{conv.name}:weight"), net.names.free(f"{conv.name}:bias")
     with np.errstate(all="ignore"):
-        # What is no number any more is refused by its name.
-        factor = gamma / np.sqrt(var + float(norm.attrs.get("epsilon", 1e-5)))
         net.constants[names[0]] = (weight * factor.reshape(-1, *[1] * (weight.ndim - 1))).astype(stored.dtype)
         net.constants[names[1]] = ((bias - mean) * factor + beta).astype(stored.dtype)
     return replace(conv, inputs=(conv.inputs[0], *names), outputs=norm.outputs[:1])

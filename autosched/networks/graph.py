@@ -1,6 +1,6 @@
 """A quantized network as the machine sees it: int8 tensors, layers in exact integer arithmetic, and what the host keeps.
 
-Every accelerated layer but the pool by maxima has one meaning:
+Every accelerated layer but the pool by maxima, and what moves elements, has one meaning:
 
     out = clip((sum of int8 products + bias) >> shift, low, high)
 
@@ -23,7 +23,7 @@ from autosched.errors import ProgramError
 Array = npt.NDArray[Any]
 Ints = npt.NDArray[np.int64]
 
-KINDS = ("conv", "deconv", "dense", "add", "average", "max", "view", "pack")
+KINDS = ("conv", "deconv", "dense", "add", "average", "max", "view", "pack", "concat", "slice", "resize")
 ROUNDINGS = ("floor", "half-up")
 
 
@@ -138,15 +138,16 @@ class Layer:
     Args:
         name: the node of the file that it is called after.
         kind: one of ``KINDS``; ``view`` only renames a shape, ``pack`` is the host's: the
-            kernel's pixels, from every stride on, become channels.
+            kernel's pixels, from every stride on, become channels; ``concat`` has the channels of its inputs behind each other,
+            ``slice`` those of its input from ``start`` on; ``resize`` has every row and column ``stride`` times.
         inputs: tensors, in order.
         output: tensor.
-        requant: what follows the sums; None for ``max``, ``view`` and ``pack``.
+        requant: what follows the sums; None for ``max`` and what only moves elements.
         weight: conv: int8[co, ci / group, kh, kw]; deconv, a transposed convolution: int8[co, ci, kh, kw]; dense: int8[n, k];
             else None.
         factors: add: the power of two per input; average: the one multiplier of all window elements.
         kernel: height and width of a window.
-        stride: of the window, down and across; of a deconv's result.
+        stride: of the window, down and across; of a deconv's result; how often a resize has a row and a column.
         pads: elements around the image: top, left, bottom, right; cut off the full result of a deconv.
         group: groups of channels.
         nodes: names of the file's nodes that it stands for.
@@ -154,6 +155,7 @@ class Layer:
         dilation: conv: from one element of the window to the next, down and across.
         pool: conv: a pool behind ``requant``; or None.
         edge: pack: how often the host writes what lies at an edge once more beyond it: top, left, bottom, right.
+        start: slice: the first of its channels.
     """
 
     name: str
@@ -172,6 +174,7 @@ class Layer:
     dilation: tuple[int, int] = (1, 1)
     pool: Pool | None = None
     edge: tuple[int, int, int, int] = (0, 0, 0, 0)
+    start: int = 0
 
     @property
     def span(self) -> tuple[int, int]:

@@ -17,7 +17,7 @@ class HostStep:
     Args:
         name: tensor or host part.
         what: ``pack`` and ``unpack`` between plain and packed layout, ``deal`` of pixels to channels, ``gather``
-            where it writes some several times, ``reshape``, or
+            where it writes some several times, ``reshape``, ``join`` and ``cut`` of channels that are no whole blocks, or
             ``onnxruntime``.
         bytes: made by it, for one image.
         seconds: CPU seconds of this machine, for one image, on average.

@@ -9,14 +9,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from autosched.errors import ProgramError, UnknownNameError
-from autosched.networks import integers, qdq, qlinear
+from autosched.networks import channels, integers, qdq, qlinear, resizes
 from autosched.networks.graph import FEEDS, ROUNDINGS, Graph, HostNode, HostPart, Layer, Step, Tensor
+from autosched.networks.lying import MOVES
 from autosched.networks.matcher import COUNTED, Found
 from autosched.networks.onnx_file import check, converted, read
 from autosched.networks.onnx_nodes import SINGLE, File, Node, of_numpy, other_float
 
 if TYPE_CHECKING:
     from onnx import ValueInfoProto
+
+NO_WORK = ("view", *MOVES)
 
 
 def import_graph(
@@ -50,7 +53,7 @@ def graph_of(file: File, rounding: str = "half-up") -> Graph:
     """The graph of a checked file; arguments and refusals as for ``import_graph``."""
     _known(rounding)
     found = _matched(file, rounding)
-    if not any(x.kind != "view" for x in found.layers):
+    if not any(x.kind not in NO_WORK for x in found.layers):
         raise _nothing(file, found)
     return _assemble(file, found)
 
@@ -82,6 +85,14 @@ def _match(found: Found, node: Node) -> None:
         integers.match_sum(found, node)
     elif node.op == "MaxPool" and found.file.dtypes.get(node.inputs[0]) in ("int8", "uint8"):
         integers.match_pool(found, node)
+    elif node.op == "Resize" and found.file.dtypes.get(node.outputs[0]) in ("int8", "uint8"):
+        resizes.match_plain(found, node)
+    elif node.op == "Resize":
+        resizes.match(found, node)
+    elif node.op in channels.NAMES and found.file.dtypes.get(node.outputs[0]) in ("int8", "uint8"):
+        channels.match_plain(found, node)
+    elif node.op in channels.NAMES:
+        channels.match(found, node)
     elif node.op in qdq.VIEWS and node.inputs[0] in found.tensors:
         known = found.tensors[node.inputs[0]]
         out = found.tensor(node.outputs[0], known.exponent, known.zero)
@@ -109,7 +120,7 @@ def _nothing(file: File, found: Found) -> ProgramError:
             if unquantized and way != left and other_float(file, node):
                 return node.refuse(f"its input is {file.dtypes[node.inputs[0]]}", SINGLE)
             return NothingError(str(node.refuse(reason, way if unquantized else left)))
-    if dead := [repr(x.name) for x in found.layers if x.kind != "view"]:
+    if dead := [repr(x.name) for x in found.layers if x.kind not in NO_WORK]:
         return NothingError(f"{file.name}: no output depends on what the machine computes ({', '.join(dead[:3])}); {way}")
     names = ", ".join(dict.fromkeys(n.op for n in file.nodes[:5]))
     return NothingError(f"{file.name}: no layer for the machine among its {len(file.nodes)} nodes ({names}, ...); {way}")
@@ -121,7 +132,7 @@ def _gains(file: File) -> bool:
 
     try:
         made = quantized_anew(check(converted(file.model, file.name), file.name, file.name, {}))
-        return any(x.kind != "view" for x in _used(made, _matched(made, "half-up")))
+        return any(x.kind not in NO_WORK for x in _used(made, _matched(made, "half-up")))
     except ProgramError:
         return False
 
@@ -131,7 +142,7 @@ def _assemble(file: File, found: Found) -> Graph:
     if (fixed := next((o for o in file.outputs if file.is_constant(o)), None)) is not None:
         raise ProgramError(f"{file.name}: output {fixed!r} is a constant; leave it out of the outputs")
     layers = _used(file, found)
-    if not any(x.kind != "view" for x in layers):
+    if not any(x.kind not in NO_WORK for x in layers):
         raise _nothing(file, found)
     by_output = {x.output: x for x in layers}
     wanted_raw = {o for o in file.outputs if o not in by_output}

@@ -9,6 +9,7 @@ import numpy as np
 
 from autosched.errors import ProgramError
 from autosched.networks.graph import Array, Ints, Layer, Requant, Tensor
+from autosched.networks.lying import MOVES
 from autosched.networks.onnx_nodes import File, Node
 from autosched.networks.ranges import prove
 from autosched.networks.scales import Value
@@ -54,14 +55,18 @@ class Found:
 
     def view(self, value: Value, shape: tuple[int, ...], name: str, node: Node) -> Value:
         """A value under another shape."""
-        out = f"{name}:view"
-        while out in self.file.shapes or out in self.tensors:
-            out += "'"  # a name that the file has itself
         source = self.tensors[value.tensor]
         self._same_size(node.name, source.shape, shape)
-        self.tensors[out] = replace(source, name=out, shape=shape)
+        out = self.new(f"{name}:view", replace(source, shape=shape))
         self.layers.append(Layer(node.name, "view", (value.tensor,), out, nodes=(node.name,)))
         return Value(out, value.exponent, value.zero)
+
+    def new(self, name: str, tensor: Tensor) -> str:
+        """Notes a tensor that the file has not, under a name as it is wanted where that is free."""
+        while name in self.file.shapes or name in self.tensors:
+            name += "'"  # a name that the file has itself
+        self.tensors[name] = replace(tensor, name=name)
+        return name
 
     def add(self, layer: Layer) -> None:
         """Notes a layer; proves that it cannot overflow.
@@ -78,10 +83,20 @@ class Found:
         if prod(shape) != prod(out):
             raise ProgramError(f"node {name!r}: {list(shape)} cannot become {list(out)}; export the model again")
 
+    def _same_channels(self, layer: Layer) -> None:
+        given, out = [self.tensors[t].shape for t in layer.inputs], self.tensors[layer.output].shape
+        channels = sum(shape[1] for shape in given)
+        fits = all((shape[0], *shape[2:]) == (out[0], *out[2:]) for shape in given)
+        if not fits or (out[1] != channels if layer.kind == "concat" else layer.start + out[1] > channels):
+            sizes = ", ".join(str(list(shape)) for shape in given)
+            raise ProgramError(f"node {layer.name!r}: {sizes} cannot become {list(out)}; export the model again")
+
     def _fits(self, layer: Layer) -> None:
         """Shapes of the file may contradict each other without any checker's notice."""
         if layer.kind == "view":
             self._same_size(layer.name, *(self.tensors[t].shape for t in (layer.inputs[0], layer.output)))
+        if layer.kind in MOVES:
+            self._same_channels(layer)
         if layer.weight is None:
             return
         shape, out = self.tensors[layer.inputs[0]].shape, self.tensors[layer.output].shape

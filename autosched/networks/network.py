@@ -21,6 +21,7 @@ from autosched.networks.compiled import CompiledNetwork, LayerCost, Stream
 from autosched.networks.compose import Part, compose, plan
 from autosched.networks.graph import Graph
 from autosched.networks.importer import import_graph
+from autosched.networks.lying import placed
 from autosched.networks.programs import Call, Spec, program, workload_of
 from autosched.networks.repack import Packing, free, gathered, with_packings
 from autosched.networks.residuals import candidates, fused, joined
@@ -56,12 +57,17 @@ class Network:
     @cached_property
     def tasks(self) -> tuple[Task, ...]:
         """Its distinct layers, with the layers that each stands for."""
-        return tasks(self.graph, self.packed, self.target)
+        return tasks(self.placed, self.packed, self.target)
 
     @cached_property
     def packed(self) -> Graph:
         """The graph as it runs: what the host packs is dealt to channels where that leaves out products."""
-        return with_packings(self.graph, free(self.graph, self.target.config.block_in))
+        return with_packings(self.placed, free(self.placed, self.target.config.block_in))
+
+    @cached_property
+    def placed(self) -> Graph:
+        """The graph with copies of what must lie in two places."""
+        return placed(self.graph, self.target.config.block_in)
 
     def tune(self, trials: int = 64, timeout: float | None = None, **options: Any) -> NetworkReport:
         """Searches schedules for all distinct layers; trials go where they gain.
@@ -125,7 +131,7 @@ class _Compiler:
         from autosched.records import Known
 
         self.graph, self.target, self.source = network.packed, network.target, network.source
-        self.macs = {x.name: network.graph.macs(x) for x in network.graph.layers}
+        self.macs = {x.name: network.placed.macs(x) for x in network.placed.layers}
         self.known = Known.open(network.target, log)
         self.calls: dict[str, Call] = dict(calls(network.packed, network.target))
         self.lanes = network.target.config.batch, network.target.config.block_in
@@ -141,8 +147,8 @@ class _Compiler:
     def gather(self, network: Network, wanted: bool | None) -> None:
         """Lets the host gather windows where that is wanted, or faster."""
         chosen: dict[str, Packing] = {}
-        ways = {} if wanted is False else gathered(network.graph, self.target.config.block_in)
-        more = gathered_calls(network.graph, self.target) if ways else {}
+        ways = {} if wanted is False else gathered(network.placed, self.target.config.block_in)
+        more = gathered_calls(network.placed, self.target) if ways else {}
         for name, packings in ways.items():
             able = [p for p in packings if self.able(more[p.conv.name].spec, wanted)]
             best = min(able, key=lambda p: self.cycles_alone(more[p.conv.name].spec), default=None)
@@ -153,8 +159,8 @@ class _Compiler:
                 chosen[name] = best
                 self.calls[best.conv.name], self.macs[best.conv.name] = call, self.macs[name]
         if chosen:
-            dealt = {n: p for n, p in free(network.graph, self.target.config.block_in).items() if n not in chosen}
-            self.graph = with_packings(network.graph, {**dealt, **chosen})
+            dealt = {n: p for n, p in free(network.placed, self.target.config.block_in).items() if n not in chosen}
+            self.graph = with_packings(network.placed, {**dealt, **chosen})
 
     def join(self, fuse: bool | None) -> None:
         """Joins residual sums to convolutions where that is wanted, or faster."""
@@ -190,7 +196,7 @@ class _Compiler:
         graph = self.graph
         made: list[compiled.Stage] = []
         untuned: list[str] = []
-        for stage in stages(graph):
+        for stage in stages(graph, self.lanes[1]):
             if not isinstance(stage, Run):
                 made.append(stage)
                 continue
@@ -248,11 +254,11 @@ class _Compiler:
         batch, block = self.lanes
         graph = self.graph
         sizes = {}
-        for t in dict.fromkeys((*run.inputs, *(x.output for x in run.layers))):
+        for t in run.places:
             packed = compiled.layout_of(graph.tensors[t].shape, batch, block).packed_shape
             sizes[t] = (packed[0], int(np.prod(packed[1:-2])))
         sums = [tuple(run.root(t) for t in x.inputs) for x in run.layers if x.kind == "add" and len(x.inputs) > 1]
-        places, regions = plan(sums, sizes, {*run.inputs, *run.outputs})
+        places, regions = plan(sums, sizes, {*run.inputs, *run.outputs}, run.places)
         parts, constants = [], {}
         words: dict[bytes, int] = {}  # of every constant, by its digest: layers may share it
         for k, layer in enumerate(run.layers):
@@ -261,7 +267,7 @@ class _Compiler:
             residual = None
             if layer.residual is not None:
                 *inputs, residual = inputs
-            order = sorted(range(len(inputs)), key=lambda i: places[inputs[i]].slot)
+            order = sorted(range(len(inputs)), key=lambda i: (places[inputs[i]].slot, places[inputs[i]].vector))
             parts.append(Part(
                 f"l{k}", self.schedule(call.spec)[0], tuple(inputs[i] for i in order), layer.output, layer.kind == "add",
                 residual,

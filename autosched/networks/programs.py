@@ -34,7 +34,8 @@ class Spec:
 
     Args:
         kind: ``conv``, ``deconv`` (transposed), ``depthwise`` (each block of channels from its own alone), ``dense``, ``add``,
-            ``average`` or ``max`` (which has no bias and no shift; padding counts as 0).
+            ``average``, ``max`` (which has no bias and no shift; padding counts as 0) or ``resize`` (the same
+            pixels again, ``stride`` times down and across).
         n: batch.
         ci: input channels of one group (a dense layer's are the lanes that its input has in memory).
         h: input height.
@@ -81,7 +82,7 @@ class Spec:
 
     def structure(self) -> Spec:
         """The spec whose schedules serve this one: other immediates of the same instructions cost the same cycles."""
-        if self.kind == "max" or self.residual is not None:
+        if self.kind in ("max", "resize") or self.residual is not None:
             return self  # which clips a residual sum needs, and where its rounding comes in, is a matter of its immediates
         return replace(self, shift=USUAL_SHIFT if self.shift > 0 else self.shift, low=0, high=127, bias_bits=16)
 
@@ -103,7 +104,7 @@ class Spec:
     @property
     def macs(self) -> int:
         """Multiply-accumulates of the program's products, identity tiles not counted."""
-        if self.kind in ("add", "average", "max"):
+        if self.kind in ("add", "average", "max", "resize"):
             return 0
         if self.kind == "deconv":
             down, across = self.directions
@@ -138,6 +139,8 @@ def spec_of(graph: Graph, layer: Layer, source: tuple[int, ...], block: int) -> 
     n, c, h, w = image_of(source)
     if layer.pool is not None:
         out = (*out[:2], *made_of(layer, h, w))
+    if layer.kind == "resize":
+        return Spec("resize", n, c, h, w, c, out[2], out[3], stride=layer.stride, bias="none", shift=0)
     if layer.kind == "max":
         return Spec("max", n, c, h, w, c, out[2], out[3], layer.kernel, layer.stride, layer.pads, bias="none", shift=0)
     assert done is not None
@@ -224,7 +227,7 @@ def program(spec: Spec, batch: int, block: int) -> PrimFunc:
     image = [("n", rows), ("co", oc), ("y", spec.oh), ("x", spec.ow), *lanes]
     groups = [("g", spec.groups)] if spec.groups > 1 else []
     axes = [image[0], *groups, *image[1:]]
-    if spec.kind == "deconv":
+    if spec.kind in ("deconv", "resize"):
         (_, sy), (_, sx) = ("y", spec.stride[0]), ("x", spec.stride[1])
         axes = [*image[:2], ("y", spec.oh // sy), ("r", sy), ("x", spec.ow // sx), ("s", sx), *lanes]
     shape = [e for _, e in axes]
@@ -234,6 +237,10 @@ def program(spec: Spec, batch: int, block: int) -> PrimFunc:
     if spec.kind == "add":
         data_shape = [spec.operands, *data_shape]
     data = tensor("data", data_shape, "int8")
+    if spec.kind == "resize":
+        out = tensor("out", shape, "int8")
+        again = stage(out, axes, lambda n, co, y, r, x, s, *at: data[(n, co, y, x, *at)])
+        return PrimFunc((data, out), make_root(again, ()), value_ranges=(None, None))
     source = b.padded(data)
     (sy, sx), (dy, dx) = spec.stride, spec.dilation
     if spec.kind == "max":
@@ -447,6 +454,10 @@ def compute(spec: Spec, block: int, data: Array, *constants: Array) -> Array:
         windows = np.lib.stride_tricks.sliding_window_view(x[:, 0], spec.kernel, axis=(2, 3))
         largest: Array = windows[:, :, :: spec.stride[0], :: spec.stride[1]].max(axis=(-2, -1))
         return largest
+    if spec.kind == "resize":
+        small, (rows, columns) = x[:, 0, :, :, None, :, None], spec.stride
+        many: Array = np.broadcast_to(small, (*small.shape[:3], rows, spec.w, columns, *small.shape[-2:]))
+        return many
     weight, *rest = constants
     x = x.astype(np.float64)
     w = weight.astype(np.float64)

@@ -83,7 +83,7 @@ def match(found: Found, node: Node) -> None:
         found.reasons[node.name] = "the machine has no such operator"
 
 
-class _Tail:
+class Tail:
     """What follows an operator up to its QuantizeLinear; ``clips``: the operator itself is a clip."""
 
     def __init__(self, found: Found, node: Node, clips: bool = False) -> None:
@@ -238,7 +238,7 @@ def _weighted(found: Found, node: Node) -> None:
     if parts is None:
         found.reasons[node.name] = "its weight is no quantized constant"
         return
-    tail = _Tail(found, node)
+    tail = Tail(found, node)
     if tail.missing:
         found.reasons[node.name] = tail.missing
         return
@@ -345,7 +345,7 @@ def _elementwise(found: Found, node: Node) -> None:
     if (fault := found.rank_fault(operands[0].tensor)) is not None:
         found.reasons[node.name] = fault
         return
-    tail = _Tail(found, node, clips=node.op in ("Relu", "Clip"))
+    tail = Tail(found, node, clips=node.op in ("Relu", "Clip"))
     if tail.missing:
         found.reasons[node.name] = tail.missing
         return
@@ -392,7 +392,7 @@ def _average(found: Found, node: Node) -> None:
     if len(shape) != 4 or any(value.pads):
         found.reasons[node.name] = "only images (N, C, H, W) are pooled on the machine"
         return
-    tail = _Tail(found, node)
+    tail = Tail(found, node)
     if tail.missing:
         found.reasons[node.name] = tail.missing
         return
@@ -420,7 +420,7 @@ def _largest(found: Found, node: Node) -> None:
     if value is None:
         found.reasons[node.name] = "its input is float"
         return
-    tail = _Tail(found, node)
+    tail = Tail(found, node)
     if tail.missing:
         found.reasons[node.name] = tail.missing
         return

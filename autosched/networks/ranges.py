@@ -66,9 +66,10 @@ def least(layers: Sequence[Layer], tensor: str) -> int:
         return layer.residual.low
     if layer.requant is not None:
         return layer.requant.low
-    found = least(layers, layer.inputs[0])
-    # Views make no new values, and pools by maxima none but the zeros that they are padded with.
-    return found if layer.kind == "view" or (layer.kind == "max" and not any(layer.pads)) else min(found, 0)
+    found = min(least(layers, t) for t in layer.inputs)
+    # What only moves makes no new values, and pools by maxima none but the zeros that they are padded with.
+    moves = layer.kind in ("view", "concat", "slice", "resize") or (layer.kind == "max" and not any(layer.pads))
+    return found if moves else min(found, 0)
 
 
 def prove(layer: Layer) -> None:

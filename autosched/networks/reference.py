@@ -185,6 +185,15 @@ def _layer(w: _Writer, layer: Layer, inputs: list[str]) -> str:
     graph = w.graph
     if layer.kind == "view":
         return w.emit("Reshape", [inputs[0], w.constant(np.array(graph.tensors[layer.output].shape, np.int64))])
+    if layer.kind == "resize":
+        scales = w.constant(np.array([1, 1, *layer.stride], np.float32))
+        return w.emit("Resize", [inputs[0], "", scales], mode="nearest", coordinate_transformation_mode="asymmetric",
+                      nearest_mode="floor")
+    if layer.kind == "concat":
+        return w.emit("Concat", inputs, axis=1)
+    if layer.kind == "slice":
+        ends = [[layer.start], [layer.start + graph.tensors[layer.output].shape[1]], [1]]
+        return w.emit("Slice", [inputs[0], *(w.constant(np.array(e, np.int64)) for e in ends)])
     pads = [layer.pads[0], layer.pads[1], layer.pads[2], layer.pads[3]]
     if layer.kind == "max":
         if w.opset >= 12:

@@ -18,6 +18,7 @@ from autosched.networks.parameters import output_channels
 from autosched.networks.ranges import LIMIT
 
 FINEST = 60  # scales are 2^-60 to 2^60: that of a bias is the product of two, in float32
+SHARED = 2  # bits that a part of a Concat gives up at most for the whole's scale: boxes and scores of a detector keep their own
 NEW_SCALE = (*WEIGHTED, "Add", "AveragePool", "GlobalAveragePool", "Concat", "Relu", "Clip", "Mul", "Sub")
 
 
@@ -43,12 +44,46 @@ def _exponent(most: float) -> int:
 def plan_scales(net: FloatNet, file: File, ranges: Mapping[str, tuple[float, float]], per_channel: bool) -> ScalePlan:
     """Exponents of every tensor that is quantized: inputs, results of layers, and what only moves them.
 
+    Parts of a Concat take the whole's scale where theirs are hardly finer: then they lie in it as they are made, and nothing
+    brings them to its scale.
+
     Args:
         net: the float operators.
         file: their file.
         ranges: (least, greatest) value by tensor.
         per_channel: as for ``quantize``.
     """
+    coarsest: dict[str, int] = {}
+    while True:
+        plan = _planned(net, file, ranges, per_channel, coarsest)
+        before = dict(coarsest)
+        for op in net.ops:
+            parts = [t for t in (*op.inputs, *op.outputs) if t in plan.exponents] if op.op == "Concat" else []
+            least = min((plan.exponents[t] for t in parts), default=0)
+            if op.outputs[0] in plan.exponents and all(plan.exponents[t] - least <= SHARED for t in parts):
+                coarsest.update({_made_at(net, plan, t): least for t in parts if plan.exponents[t] > least})
+        if coarsest == before:
+            return plan
+
+
+def _made_at(net: FloatNet, plan: ScalePlan, tensor: str) -> str:
+    """The tensor whose scale another one has, which only moves or clips it."""
+    while (maker := net.maker(tensor)) is not None and maker.op != "Concat" and maker.inputs and (
+            _moves(net, maker) or _clips(net, maker)) and maker.inputs[0] in plan.exponents:
+        tensor = maker.inputs[0]
+    return tensor
+
+
+def _clips(net: FloatNet, op: Op) -> bool:
+    """Whether an operator is the clip of the one in front of it."""
+    before = net.maker(op.inputs[0]) if op.inputs else None
+    return before is not None and fused_clip(net, before) is op
+
+
+def _planned(
+    net: FloatNet, file: File, ranges: Mapping[str, tuple[float, float]], per_channel: bool, coarsest: Mapping[str, int]
+) -> ScalePlan:
+    """As ``plan_scales``, with scales no finer than some are to be."""
     plan = ScalePlan()
     wanted = _wanted(net)
 
@@ -56,7 +91,7 @@ def plan_scales(net: FloatNet, file: File, ranges: Mapping[str, tuple[float, flo
         ends = ranges.get(tensor, (-1.0, 1.0))
         if not np.isfinite(ends).all():
             raise endless(tensor)
-        return _exponent(max(map(abs, ends)))
+        return min(_exponent(max(map(abs, ends))), coarsest.get(tensor, FINEST))
 
     for name in file.inputs:
         if file.dtypes[name] == "float32" and net.readers(name):
@@ -64,13 +99,11 @@ def plan_scales(net: FloatNet, file: File, ranges: Mapping[str, tuple[float, flo
     for op in net.ops:
         source = next((t for t in op.inputs if t in plan.exponents), None)
         out = op.outputs[0]
-        maker = net.maker(op.inputs[0]) if op.inputs else None
-        clips = maker is not None and fused_clip(net, maker) is op
-        if op.inputs and op.inputs[0] in plan.exponents and (_moves(net, op) or clips):
-            plan.exponents[out] = plan.exponents[op.inputs[0]]
+        if op.inputs and op.inputs[0] in plan.exponents and (_moves(net, op) or _clips(net, op)):
+            plan.exponents.update({t: plan.exponents[op.inputs[0]] for t in op.outputs if t})
         elif op.op in NEW_SCALE and source is not None and _quantizable(net, op, plan):
             clip = fused_clip(net, op)
-            exponent = own(out if clip is None else clip.outputs[0])
+            exponent = min(own(out if clip is None else clip.outputs[0]), coarsest.get(out, FINEST))
             if op.op in WEIGHTED:
                 plan.powers[out], exponent = weight_exponents(net, op, per_channel, plan.exponents[op.inputs[0]], exponent)
             plan.exponents[out] = exponent
@@ -97,7 +130,7 @@ def _wanted(net: FloatNet) -> set[str]:
     found: set[str] = set()
     for op in reversed(net.ops):
         if op.op in SAME_SCALE:
-            takes = op.outputs[0] in found
+            takes = not found.isdisjoint(op.outputs)
         else:
             takes = op.op in ("AveragePool", "GlobalAveragePool") or _weighs(net, op)
         if takes:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from autosched.networks.graph import Graph, HostPart, Layer
+from autosched.networks.lying import MOVES, aliases, is_free, lying
 
 
 @dataclass(frozen=True, eq=False)
@@ -14,57 +15,64 @@ class Run:
 
     Args:
         layers: in order, views left out.
+        moves: channels joined or cut off, which is a matter of where tensors lie.
         inputs: tensors that the host packs.
         outputs: tensors that the host unpacks.
         lies_as: per tensor that is another one's bytes, that other one.
+        places: by tensor, one of those that lie together with it, and how many vectors it lies behind that one.
     """
 
     layers: tuple[Layer, ...]
+    moves: tuple[Layer, ...]
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
     lies_as: Mapping[str, str]
+    places: Mapping[str, tuple[str, int]]
 
     def root(self, tensor: str) -> str:
         """The tensor whose bytes a tensor is."""
         return self.lies_as.get(tensor, tensor)
 
 
-Stage = Run | HostPart | Layer  # a layer alone is a view or a packing that the host makes
+Stage = Run | HostPart | Layer  # a layer alone is a matter of the host: a view, a packing, channels joined or cut off
 
 
-def stages(graph: Graph) -> tuple[Stage, ...]:
-    """The network as streams, host parts and reshapes, in order.
+def stages(graph: Graph, block: int) -> tuple[Stage, ...]:
+    """The network as streams, host parts and what the host moves, in order.
 
-    A view whose bytes are those of its source costs nothing: an image of one pixel as a matrix, or an image that dense layers
-    alone read, whose weights are reordered instead.
+    Args:
+        graph: a network that ``placed`` gave.
+        block: channel lanes.
     """
     found: list[Stage] = []
     current: list[Layer] = []
-    alias: dict[str, str] = {}
-    free = {x.output for x in graph.layers if x.kind == "view" and _is_free(graph, x)}
+    alias = aliases(graph)
 
     def flush() -> None:
         nonlocal current
-        if current:
-            found.append(Run(tuple(current), (), (), {}))
-            current = []
+        layers = tuple(x for x in current if x.kind not in MOVES)
+        if layers:
+            found.append(Run(layers, tuple(x for x in current if x.kind in MOVES), (), (), {}, {}))
+        else:
+            found.extend(current)
+        current = []
 
     for step in graph.steps:
         if isinstance(step, HostPart):
             flush()
             found.append(step)
-        elif step.kind not in ("view", "pack"):
-            current.append(step)
-        elif step.output in free:
-            alias[step.output] = alias.get(step.inputs[0], step.inputs[0])
-        else:
+        elif step.output in alias:
+            continue
+        elif step.kind in ("view", "pack") or (step.kind in MOVES and not is_free(graph.tensors, step, block)):
             flush()
             found.append(step)
+        else:
+            current.append(step)
     flush()
-    return _connect(graph, found, alias)
+    return _connect(graph, found, alias, block)
 
 
-def _connect(graph: Graph, found: list[Stage], alias: dict[str, str]) -> tuple[Stage, ...]:
+def _connect(graph: Graph, found: list[Stage], alias: Mapping[str, str], block: int) -> tuple[Stage, ...]:
     """Fills in what goes in and out of every run, and adds the reshapes of free views that the host reads after all."""
     result: list[Stage] = []
     for k, stage in enumerate(found):
@@ -75,14 +83,18 @@ def _connect(graph: Graph, found: list[Stage], alias: dict[str, str]) -> tuple[S
             result.append(stage)
             continue
         made = [x.output for x in stage.layers]
-        read = dict.fromkeys(alias.get(t, t) for x in stage.layers for t in x.inputs)
+        named = [x.output for x in stage.moves]
+        read = dict.fromkeys(alias.get(t, t) for x in (*stage.layers, *stage.moves) for t in x.inputs)
         later: set[str] = set(graph.outputs)
         for other in found[k + 1 :]:
-            later |= {t for x in other.layers for t in x.inputs} if isinstance(other, Run) else set(other.inputs)
+            later |= {t for x in (*other.layers, *other.moves) for t in x.inputs} if isinstance(other, Run) else set(other.inputs)
         later |= {alias[t] for t in later if t in alias}
-        mine = {t: r for t, r in alias.items() if r in made or r in read}
-        result.append(Run(
-            stage.layers, tuple(t for t in read if t not in made), tuple(t for t in made if t in later), mine,
+        inputs = tuple(t for t in read if t not in made and t not in named)
+        at = lying(stage.moves, (*inputs, *made), graph, alias, block)
+        result.append(replace(
+            stage, inputs=inputs, outputs=tuple(t for t in (*made, *named) if t in later),
+            lies_as={t: r for t, r in alias.items() if r in made or r in read},
+            places={t: at.place(t) for t in (*inputs, *made, *named)},
         ))
     result += [_view(graph, t, alias[t]) for t in graph.outputs if t in alias]
     return tuple(result)
@@ -90,28 +102,3 @@ def _connect(graph: Graph, found: list[Stage], alias: dict[str, str]) -> tuple[S
 
 def _view(graph: Graph, tensor: str, source: str) -> Layer:
     return Layer(f"view of {source}", "view", (source,), tensor)
-
-
-def _is_free(graph: Graph, view: Layer) -> bool:
-    source, out = graph.tensors[view.inputs[0]].shape, graph.tensors[view.output].shape
-    if source == out:
-        return True
-    if sorted((len(source), len(out))) != [2, 4]:
-        return False
-    image, matrix = (source, out) if len(source) == 4 else (out, source)
-    if image[:2] == matrix and image[2:] == (1, 1):
-        return True
-    if len(source) != 4 or out[0] != source[0]:
-        return False
-    names = [view.output]  # under which it is read: views of one shape give it others
-    for name in names:
-        if name in graph.outputs:
-            return False
-        for reader in (x for x in graph.steps if name in x.inputs):
-            if not isinstance(reader, Layer) or reader.kind not in ("dense", "view"):
-                return False
-            if reader.kind == "view":
-                if graph.tensors[reader.output].shape != out:
-                    return False
-                names.append(reader.output)
-    return True

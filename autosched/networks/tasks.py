@@ -40,7 +40,7 @@ def calls(graph: Graph, target: Target) -> Mapping[str, Call]:
     """
     batch, block = target.config.batch, target.config.block_in
     made = {}
-    for run in stages(graph):
+    for run in stages(graph, block):
         if isinstance(run, Run):
             for layer in run.layers:
                 source = graph.tensors[run.root(layer.inputs[0])].shape

@@ -17,7 +17,7 @@ from autosched.networks.parameters import output_channels
 
 WAY = "quantize the float network it was made of"
 # Of integers at one scale these make what they make of the numbers that the integers stand for: they move, pick and compare.
-PICKS = (*SAME_SCALE, "Split", "Concat", "Gather", "GatherElements", "GatherND", "Expand", "Tile", "Where", "Max", "Min", "Clip",
+PICKS = (*SAME_SCALE, "Concat", "Gather", "GatherElements", "GatherND", "Expand", "Tile", "Where", "Max", "Min", "Clip",
          "ReduceMax", "ReduceMin", "ArgMax", "ArgMin", "TopK", "Shape", "Size")
 
 

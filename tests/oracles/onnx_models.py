@@ -39,6 +39,10 @@ class Builder:
         self.nodes.append(helper.make_node(op, inputs, [output], name=f"{op}_{output}", domain=domain, **attrs))
         return output
 
+    def split(self, x: str, sizes: str, outputs: list[str], axis: int = 1) -> Any:
+        """A node with several results."""
+        return helper.make_node("Split", [x, sizes], outputs, name=f"Split_{outputs[0]}", axis=axis)
+
     def quantized(self, name: str, shape: tuple[int, ...], exponent: int, zero: int) -> str:
         self.shapes[name], self.exponents[name], self.zeros[name] = shape, exponent, zero
         return name

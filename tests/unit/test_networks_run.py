@@ -283,7 +283,7 @@ def test_the_bound_knows_what_constants_take_of_the_bus(
 
 
 @pytest.mark.parametrize(("kind", "told"), [
-    ("autosched-network-3", "saved by another version of autosched, as autosched-network-3, and autosched-network-4 is read"),
+    ("autosched-network-3", "saved by another version of autosched, as autosched-network-3, and autosched-network-5 is read"),
     ("autosched-network-x", "not a network saved by autosched"), (None, "not a network saved by autosched"),
 ])
 def test_what_another_version_saved_is_told_apart(kind: str | None, told: str, tmp_path: Path) -> None:
