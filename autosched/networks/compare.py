@@ -82,6 +82,9 @@ def differences(graph: Graph, file: File, inputs: Mapping[str, Array]) -> tuple[
         axis = 1 if layer.kind != "dense" else ours.ndim - 1
         shift = np.broadcast_to(done.shift.reshape([-1 if d == axis else 1 for d in range(ours.ndim)]), ours.shape)
         tie = differ & (shift > 0) & ((sums & ((np.int64(1) << shift) - 1)) == 0)
+        if (leak := done.leak) is not None:
+            below, down = leak.times * sums.astype(np.int64) + leak.offset, shift + leak.shift
+            tie = np.where(below >> down > sums >> shift, differ & ((below & ((np.int64(1) << down) - 1)) == 0), tie)
         beyond = differ & ~tie & (np.abs(sums.astype(np.int64)) > FLOAT32_EXACT)
         n = layer.kernel[0] * layer.kernel[1]
         off = np.abs(ours.astype(np.int64) - values[layer.output].astype(np.int64))

@@ -5,7 +5,7 @@ Every accelerated layer but the pool by maxima, and what moves elements, has one
     out = clip((sum of int8 products + bias) >> shift, low, high)
 
 in int32, where ``>>`` rounds towards minus infinity. Rounding half up is a bias of ``2**(shift - 1)``; a zero point of the output
-is ``zero << shift`` in the bias. Nothing in here needs onnx.
+is ``zero << shift`` in the bias. Behind a LeakyRelu the shifted sum is the larger of two (``Leak``). Nothing in here needs onnx.
 """
 
 from __future__ import annotations
@@ -67,6 +67,31 @@ class Tensor:
         return (array.astype(np.int16) + self.offset).astype(self.dtype)
 
 
+@dataclass(frozen=True)
+class Leak:
+    """A slope below zero: sums are the larger of ``sums >> s`` and ``(times * sums + offset) >> (s + shift)``.
+
+    Args:
+        times: multiplier of what is below zero.
+        shift: what is below zero is shifted right by that much more.
+        offset: the rounding of what is below zero, less that of the sums, which is in their bias.
+    """
+
+    times: int
+    shift: int
+    offset: int
+
+    def of(self, sums: Ints, shift: int) -> Ints:
+        """The results of sums, before they are clipped.
+
+        Args:
+            sums: int64, bias included.
+            shift: of the sums, to the right.
+        """
+        made: Ints = np.maximum(sums >> shift, (self.times * sums + self.offset) >> (shift + self.shift))
+        return made
+
+
 @dataclass(frozen=True, eq=False)
 class Requant:
     """What follows the sums of a layer.
@@ -77,12 +102,14 @@ class Requant:
         shift: int64[channels] or int64[1], right shift of every channel or of all.
         low: least value of the result.
         high: greatest value of the result.
+        leak: a slope below zero, or None; with one ``shift`` is one for all channels.
     """
 
     bias: Ints
     shift: Ints
     low: int = -128
     high: int = 127
+    leak: Leak | None = None
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from math import prod
 import numpy as np
 
 from autosched.errors import ProgramError
-from autosched.networks.graph import Array, Ints, Layer, Requant, Tensor
+from autosched.networks.graph import Array, Ints, Layer, Leak, Requant, Tensor
 from autosched.networks.lying import MOVES
 from autosched.networks.onnx_nodes import File, Node
 from autosched.networks.ranges import prove
@@ -123,7 +123,7 @@ class Found:
 
 def requant(
     node: Node, sums: int, bias: Array, weight_sums: Ints, zero_in: int, zero_out: int, shift: Ints, rounding: str,
-    low: int, high: int,
+    low: int, high: int, slope: tuple[int, int] = (1, 0),
 ) -> Requant:
     """The tail of a layer whose sums have a finer scale than its result by ``shift`` bits.
 
@@ -138,6 +138,8 @@ def requant(
         rounding: ``floor`` or ``half-up``.
         low: least value of the result.
         high: greatest value of the result.
+        slope: of what is below zero, a number and how many bits it is shifted right; with one, the shift is one for all channels
+            and the zero point of the output 0.
 
     Raises:
         ProgramError: the result's scale is finer than that of the sums, or coarser by more than 31 bits.
@@ -153,4 +155,10 @@ def requant(
         added = added + np.where(whole > 0, np.int64(1) << np.maximum(whole - 1, 0), 0)
     total = added.reshape(-1, *[1] * (weight_sums.ndim - 1)) - zero_in * weight_sums
     same = bool((whole == whole[0]).all())
-    return Requant(total.astype(np.int64), whole[:1].copy() if same else whole, low, high)
+    leak = None
+    if slope != (1, 0):
+        assert same and not zero_out
+        times, more = slope
+        own, below = ((1 << n) >> 1 if rounding == "half-up" else 0 for n in (int(whole[0]), int(whole[0]) + more))
+        leak = Leak(times, more, below - times * own)
+    return Requant(total.astype(np.int64), whole[:1].copy() if same else whole, low, high, leak)

@@ -14,7 +14,7 @@ import numpy as np
 
 from autosched.ir.expr import Expr, IntImm, all_of, binary, cast, if_then_else, maximum, minimum
 from autosched.ir.stmt import Buffer, PrimFunc, Stmt, make_root, seq
-from autosched.networks.graph import Array, Graph, Layer, Pool, Residual, spanned
+from autosched.networks.graph import Array, Graph, Layer, Leak, Pool, Residual, spanned
 from autosched.networks.ranges import least, reach
 from autosched.networks.tiles import image_of, per_channel, weight_tiles
 from autosched.networks.transposed import Direction, directions
@@ -56,6 +56,7 @@ class Spec:
         residual: conv: the sum that its result goes into, or None.
         dilation: of the window of a conv or depthwise: from one element to the next, down and across.
         pool: conv: what its result goes into, or None; ``oh`` and ``ow`` are in front of it.
+        leak: what is done below zero, or None.
     """
 
     kind: str
@@ -79,12 +80,15 @@ class Spec:
     residual: Residual | None = None
     dilation: tuple[int, int] = (1, 1)
     pool: Pool | None = None
+    leak: Leak | None = None
 
     def structure(self) -> Spec:
         """The spec whose schedules serve this one: other immediates of the same instructions cost the same cycles."""
         if self.kind in ("max", "resize") or self.residual is not None:
             return self  # which clips a residual sum needs, and where its rounding comes in, is a matter of its immediates
-        return replace(self, shift=USUAL_SHIFT if self.shift > 0 else self.shift, low=0, high=127, bias_bits=16)
+        # What is added below zero depends on the shift, and may be more than an immediate holds.
+        usual = self.shift > 0 and self.leak is None
+        return replace(self, shift=USUAL_SHIFT if usual else self.shift, low=0, high=127, bias_bits=16)
 
     @property
     def directions(self) -> tuple[Direction, Direction]:
@@ -158,6 +162,7 @@ def spec_of(graph: Graph, layer: Layer, source: tuple[int, ...], block: int) -> 
     common = Spec(
         layer.kind, n, c, h, w, c, out[2], out[3], layer.kernel, layer.stride, layer.pads, bias=bias, bias_bits=bits,
         shift=shift, low=done.low, high=done.high, residual=add, dilation=layer.dilation, pool=layer.pool,
+        leak=done.leak,
     )
     if layer.kind == "deconv":
         return replace(common, co=out[1], pads=(*layer.pads[:2], 0, 0))
@@ -386,7 +391,12 @@ class _Builder:
             sums: Expr = acc[at]
             if bias is not None:
                 sums = sums + place(bias, at)
-            if shift is not None:
+            if spec.leak is not None:
+                leak = spec.leak
+                below = sums * leak.times if leak.times > 1 else sums
+                below = (below + leak.offset if leak.offset else below) >> (spec.shift + leak.shift)
+                sums = maximum(sums >> spec.shift if spec.shift else sums, below)
+            elif shift is not None:
                 sums = sums >> place(shift, at)
             elif spec.shift:
                 sums = sums >> spec.shift
@@ -473,7 +483,10 @@ def compute(spec: Spec, block: int, data: Array, *constants: Array) -> Array:
     given = list(rest)
     if spec.bias != "none":
         total = total + given.pop(0)
-    total = total >> (given.pop(0).astype(np.int64) if spec.shift == TENSOR_SHIFT else spec.shift)
+    if spec.leak is not None:
+        total = spec.leak.of(total, spec.shift)
+    else:
+        total = total >> (given.pop(0).astype(np.int64) if spec.shift == TENSOR_SHIFT else spec.shift)
     clipped: Array = np.clip(total, spec.low, spec.high)
     add = spec.residual
     if add is not None:

@@ -10,8 +10,8 @@ from autosched.networks.graph import Array, Ints, Layer
 from autosched.networks.matcher import Found, requant
 from autosched.networks.onnx_nodes import Node
 from autosched.networks.parameters import output_channels, per_output
-from autosched.networks.ranges import clipped_again, whole
-from autosched.networks.scales import STORE, WAY_OUT, Value, exponents, int8_weight, machine_zero, zero_point
+from autosched.networks.ranges import LIMIT, clipped_again, whole
+from autosched.networks.scales import STORE, WAY_OUT, Value, exponents, int8_weight, machine_zero, slope_of, zero_point
 from autosched.networks.windows import Window, average_layer, max_layer, padding_fault, transposed_window, weight_sums, window
 
 VIEWS = ("Flatten", "Reshape", "Squeeze", "Unsqueeze", "Identity", "Dropout")
@@ -84,12 +84,13 @@ def match(found: Found, node: Node) -> None:
 
 
 class Tail:
-    """What follows an operator up to its QuantizeLinear; ``clips``: the operator itself is a clip."""
+    """What follows an operator up to its QuantizeLinear; ``clips``: the operator itself is a clip; ``leaks``: a LeakyRelu may."""
 
-    def __init__(self, found: Found, node: Node, clips: bool = False) -> None:
+    def __init__(self, found: Found, node: Node, clips: bool = False, leaks: bool = False) -> None:
         self.nodes: list[str] = [] if clips else [node.name]
         self.quantized = ""
         self.missing = ""
+        self.slope = 1, 0  # of what is below zero: a number, and how many bits it is shifted right
         low, high = -np.inf, np.inf
         file, at = found.file, node.outputs[0]
         while True:
@@ -110,6 +111,13 @@ class Tail:
                 if np.isnan(ends).any():
                     raise reader.refuse("it clips at what is no number", "export the model again")
                 low, high = clipped_again(low, high, (ends[0], ends[1]))
+            elif reader.op == "LeakyRelu" and leaks and (low, high, self.slope) == (-np.inf, np.inf, (1, 0)):
+                alpha = float(reader.attrs.get("alpha", 0.01))
+                slope = slope_of(alpha)
+                if slope is None:
+                    self.missing = f"its slope below zero, {alpha:.6g}, is no number of few bits: autosched quantize makes it one"
+                    return
+                self.slope = slope
             elif reader.op not in ("Identity", "Dropout"):
                 self.missing = f"its result goes into node {reader.name!r} ({reader.op}) as float"
                 return
@@ -238,7 +246,7 @@ def _weighted(found: Found, node: Node) -> None:
     if parts is None:
         found.reasons[node.name] = "its weight is no quantized constant"
         return
-    tail = Tail(found, node)
+    tail = Tail(found, node, leaks=True)
     if tail.missing:
         found.reasons[node.name] = tail.missing
         return
@@ -284,7 +292,10 @@ def _weighted(found: Found, node: Node) -> None:
     else:
         sums = weight.astype(np.int64).reshape(channels, -1).sum(axis=1)
     shift = at - tail.exponent
-    done = requant(node, channels, bias, sums, value.zero, tail.zero, shift, found.rounding, tail.low, tail.high)
+    if tail.slope != (1, 0) and (fault := _leak_fault(tail, shift, weight, bias)) is not None:
+        found.reasons[node.name] = fault
+        return
+    done = requant(node, channels, bias, sums, value.zero, tail.zero, shift, found.rounding, tail.low, tail.high, tail.slope)
     out = tail.value(found)
     kind = {"Conv": "conv", "ConvTranspose": "deconv"}.get(node.op, "dense")
     found.add(Layer(
@@ -292,6 +303,18 @@ def _weighted(found: Found, node: Node) -> None:
         (weight.shape[2], weight.shape[3]) if kind != "dense" else (1, 1), sizes.stride, sizes.pads, group, tuple(tail.nodes),
         dilation=sizes.dilation,
     ))
+
+
+def _leak_fault(tail: Tail, shift: Ints, weight: Array, bias: Array) -> str | None:
+    """Why a slope below zero is not on the machine, or None."""
+    if tail.zero:
+        return "its result has a slope below zero and a zero point"
+    if len(np.unique(shift)) > 1 or int(shift.max()) + tail.slope[1] > 31:
+        return "its result has a slope below zero, and channels shift by different numbers or by more than 31"
+    most = 128 * 128 * weight[0].size + int(np.abs(bias).max(initial=0)) + (1 << int(shift.max()))
+    if tail.slope[0] * most + (1 << int(shift.max()) + tail.slope[1]) >= LIMIT:
+        return "its sums times the slope below zero may leave int32"
+    return None
 
 
 def dense_fault(node: Node, shape: tuple[int, ...], weight: tuple[int, ...]) -> str:

@@ -13,7 +13,8 @@ from autosched.networks.graph import Array, Ints
 from autosched.networks.onnx_file import OPSET
 from autosched.networks.onnx_nodes import File
 from autosched.networks.parameters import output_channels
-from autosched.networks.scale_plan import ScalePlan, bias_of, fused_clip, saturating, stored_weight
+from autosched.networks.scale_plan import ScalePlan, bias_of, fused_clip, leaks, saturating, stored_weight
+from autosched.networks.scales import nearest_slope
 
 if TYPE_CHECKING:
     from onnx import ModelProto
@@ -79,6 +80,9 @@ class QdqWriter:
 
         made = helper.make_node(op.op, self.operands(op), list(op.outputs), name=op.name, domain=op.domain or None)
         given = {a.name: a for a in op.given if a.name in op.attrs}
+        if self.plan is not None and leaks(self.net, op):
+            # As weights, a slope is what the machine has.
+            given["alpha"] = helper.make_attribute("alpha", nearest_slope(float(op.attrs.get("alpha", 0.01))))
         made.attribute.extend(given[k] for k in sorted(given))
         self.nodes.append(made)
 

@@ -81,6 +81,8 @@ def prove(layer: Layer) -> None:
     if layer.requant is None:
         return
     bound = reach(layer)
+    if (leak := layer.requant.leak) is not None:
+        bound = leak.times * bound + abs(leak.offset)
     worst = int(np.argmax(bound))
     if int(bound[worst]) >= LIMIT:
         raise ProgramError(

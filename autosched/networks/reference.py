@@ -228,9 +228,15 @@ def _layer(w: _Writer, layer: Layer, inputs: list[str]) -> str:
     bias = bias.reshape(spread) if bias.ndim == 1 else bias[None]
     biased = w.emit("Add", [sums, w.constant(bias)], f"{layer.output}:sums")
     scale = 2.0 ** -done.shift.astype(np.float64)
-    moved = w.emit("Mul", [w.cast(biased, "float64"), w.constant(scale.reshape(spread))])
+    exact = w.cast(biased, "float64")
+    made = w.emit("Floor", [w.emit("Mul", [exact, w.constant(scale.reshape(spread))])])
+    if (leak := done.leak) is not None:
+        times, offset = (w.constant(np.array(float(x))) for x in (leak.times, leak.offset))
+        below = w.emit("Add", [w.emit("Mul", [exact, times]), offset])
+        below = w.emit("Mul", [below, w.constant((scale * 2.0**-leak.shift).reshape(spread))])
+        made = w.emit("Max", [made, w.emit("Floor", [below])])
     # No Clip: onnxruntime has none of doubles for operator set 11, which the host's parts may be of.
-    above = w.emit("Max", [w.emit("Floor", [moved]), w.constant(np.array(float(done.low)))])
+    above = w.emit("Max", [made, w.constant(np.array(float(done.low)))])
     return w.cast(w.emit("Min", [above, w.constant(np.array(float(done.high)))]), "int8")
 
 

@@ -105,7 +105,9 @@ def _planned(
             clip = fused_clip(net, op)
             exponent = min(own(out if clip is None else clip.outputs[0]), coarsest.get(out, FINEST))
             if op.op in WEIGHTED:
-                plan.powers[out], exponent = weight_exponents(net, op, per_channel, plan.exponents[op.inputs[0]], exponent)
+                # With a slope below zero all channels shift alike.
+                apart = per_channel and not (clip is not None and clip.op == "LeakyRelu")
+                plan.powers[out], exponent = weight_exponents(net, op, apart, plan.exponents[op.inputs[0]], exponent)
             plan.exponents[out] = exponent
         else:
             # What the machine cannot compute are float tensors of the host; a layer behind one takes its int8 form.
@@ -155,12 +157,18 @@ def _weighs(net: FloatNet, op: Op) -> bool:
 
 
 def fused_clip(net: FloatNet, op: Op) -> Op | None:
-    """The Relu or Clip that alone reads an operator's result: it becomes the operator's clip."""
+    """The Relu, Clip or LeakyRelu that alone reads an operator's result: it becomes part of its layer."""
     if op.op not in (*WEIGHTED, "Add", "AveragePool", "GlobalAveragePool", "Mul") or op.outputs[0] in net.outputs:
         return None
     readers = net.readers(op.outputs[0])
-    alone = len(readers) == 1 and readers[0].op in CLIPS and readers[0].inputs[0] == op.outputs[0]
+    joins = (*CLIPS, "LeakyRelu") if op.op in WEIGHTED else CLIPS
+    alone = len(readers) == 1 and readers[0].op in joins and readers[0].inputs[0] == op.outputs[0]
     return readers[0] if alone else None
+
+
+def leaks(net: FloatNet, op: Op) -> bool:
+    """Whether an operator is a LeakyRelu that is part of the layer in front of it."""
+    return op.op == "LeakyRelu" and _clips(net, op)
 
 
 def bias_of(net: FloatNet, op: Op) -> Array | None:

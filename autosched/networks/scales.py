@@ -12,6 +12,8 @@ from autosched.networks.onnx_nodes import File, Node
 from autosched.networks.parameters import output_channels
 
 STORE = "store its data in the file"
+SLOPE_BITS, SLOPE_SHIFT = 4, 12  # of slopes below zero: what is added up to multiply by them, and how small they are
+SLOPE_ERROR = 1 / 32  # a result below zero is off by less than half a unit down to -16
 WAY_OUT = "make one that is: autosched quantize {file}.onnx --calibrate data.npz -o q.onnx"
 
 
@@ -21,6 +23,30 @@ def exponent(scale: float) -> int | None:
         return None
     mantissa, power = frexp(scale)
     return 1 - power if mantissa == 0.5 else None
+
+
+def slope_of(alpha: float) -> tuple[int, int] | None:
+    """A slope below zero as a number of at most ``SLOPE_BITS`` bits and how far it is shifted right; None where it is none.
+
+    Args:
+        alpha: of a LeakyRelu, as float32 has it.
+    """
+    for shift in range(1, SLOPE_SHIFT + 1):
+        times = alpha * 2.0**shift
+        if 0 < times < 1 << shift and times == np.rint(times):
+            return (int(times), shift) if int(times) < 1 << SLOPE_BITS else None
+    return None
+
+
+def nearest_slope(alpha: float) -> float:
+    """The slope of the fewest bits set that is near enough to one, or that slope itself where none is.
+
+    Args:
+        alpha: of a LeakyRelu.
+    """
+    made = [times * 2.0**-shift for shift in range(1, SLOPE_SHIFT + 1) for times in range(1, 1 << SLOPE_BITS, 2)]
+    near = [x for x in made if abs(x - alpha) <= SLOPE_ERROR * abs(alpha) and slope_of(x) is not None]
+    return min(near, key=lambda x: ((slope_of(x) or (0, 0))[0].bit_count(), abs(x - alpha)), default=alpha)
 
 
 def exponents(file: File, node: Node, name: str, what: str) -> Ints:
