@@ -26,7 +26,7 @@ def match(found: Found, node: Node) -> None:
         found.reasons[node.name] = "an operand is float" if node.op in JOINS else "its input is float"
         return
     known = [v for v in values if v is not None]
-    if (fault := _fault(found, node, [found.tensors[v.tensor].shape for v in known])) is not None:
+    if (fault := fault_of(found, node, [found.tensors[v.tensor].shape for v in known])) is not None:
         found.reasons[node.name] = fault
     elif node.op in JOINS:
         _join(found, node, known)
@@ -41,7 +41,7 @@ def match_plain(found: Found, node: Node) -> None:
     if any(file.is_constant(t) for t in given):
         found.reasons[node.name] = "an operand is a constant"
         return
-    if (fault := _fault(found, node, [file.shapes[t] for t in given])) is not None:
+    if (fault := fault_of(found, node, [file.shapes[t] for t in given])) is not None:
         found.reasons[node.name] = fault
         return
     tensors = [found.tensors.get(t) or found.tensor(t, None, 0) for t in given]
@@ -59,8 +59,14 @@ def match_plain(found: Found, node: Node) -> None:
             found.add(Layer(_named(node, k), "slice", (first.name,), made.name, nodes=(node.name,), start=start))
 
 
-def _fault(found: Found, node: Node, shapes: Sequence[tuple[int, ...]]) -> str | None:
-    """Why a node is no matter of channels, or None."""
+def fault_of(found: Found, node: Node, shapes: Sequence[tuple[int, ...]]) -> str | None:
+    """Why a node is no matter of channels, or None.
+
+    Args:
+        found: what is known so far.
+        node: it joins or cuts.
+        shapes: of what it takes.
+    """
     rank = len(shapes[0])
     if rank not in (2, 4):
         return "only channels of images and matrices are joined and cut on the machine"
@@ -93,23 +99,40 @@ def _named(node: Node, k: int) -> str:
 
 def _join(found: Found, node: Node, parts: Sequence[Value]) -> None:
     tail = Tail(found, node)
-    first = found.tensors[parts[0].tensor]
-    scales = [(v.exponent, v.zero, found.tensors[v.tensor].dtype) for v in parts]
-    if tail.missing:
-        if len({*scales}) > 1:
-            found.reasons[node.name] = tail.missing
-            return
-        out = found.new(f"{node.outputs[0]}:concat", replace(first, shape=found.file.shapes[node.outputs[0]]))
-        found.add(Layer(node.name, "concat", tuple(v.tensor for v in parts), out, nodes=(node.name,)))
-        found.values[node.outputs[0]] = Value(out, parts[0].exponent, parts[0].zero)
+    if not tail.missing:
+        join(found, node, parts, tail.value(found), (tail.low, tail.high), tuple(tail.nodes))
         return
-    dtype, clips = found.file.dtypes[tail.quantized], (tail.low, tail.high) != (-128, 127)
+    first = found.tensors[parts[0].tensor]
+    if len({(v.exponent, v.zero, found.tensors[v.tensor].dtype) for v in parts}) > 1:
+        found.reasons[node.name] = tail.missing
+        return
+    out = found.new(f"{node.outputs[0]}:concat", replace(first, shape=found.file.shapes[node.outputs[0]]))
+    found.add(Layer(node.name, "concat", tuple(v.tensor for v in parts), out, nodes=(node.name,)))
+    found.values[node.outputs[0]] = Value(out, parts[0].exponent, parts[0].zero)
+
+
+def join(
+    found: Found, node: Node, parts: Sequence[Value], whole: Value, ends: tuple[int, int] = (-128, 127),
+    nodes: tuple[str, ...] = (),
+) -> None:
+    """Makes the layer of a Concat, and those that bring parts to the whole's scale; or notes why it stays on the host.
+
+    Args:
+        found: what is known so far.
+        node: the Concat.
+        parts: its inputs.
+        whole: its result.
+        ends: of a clip behind it.
+        nodes: names of the file's nodes that it stands for; its own where none are given.
+    """
+    dtype = found.tensors[whole.tensor].dtype
     layers: list[Layer | None] = []
-    for k, (v, scale) in enumerate(zip(parts, scales)):
-        if scale == (tail.exponent, tail.zero, dtype) and not clips:
+    for k, v in enumerate(parts):
+        same = (v.exponent, v.zero, found.tensors[v.tensor].dtype) == (whole.exponent, whole.zero, dtype)
+        if same and ends == (-128, 127):
             layers.append(None)
             continue
-        made = sum_layer(node, [v], tail.exponent, tail.zero, found.rounding, tail.low, tail.high)
+        made = sum_layer(node, [v], whole.exponent, whole.zero, found.rounding, *ends)
         if isinstance(made, str):
             found.reasons[node.name] = made
             return
@@ -119,10 +142,10 @@ def _join(found: Found, node: Node, parts: Sequence[Value]) -> None:
         name = v.tensor
         if layer is not None:
             shape = found.tensors[name].shape
-            name = found.new(f"{tail.quantized}:{k}", Tensor("", shape, dtype, tail.exponent, tail.zero))
+            name = found.new(f"{whole.tensor}:{k}", Tensor("", shape, dtype, whole.exponent, whole.zero))
             found.add(replace(layer, output=name))
         inputs.append(name)
-    found.add(Layer(node.name, "concat", tuple(inputs), tail.value(found).tensor, nodes=tuple(tail.nodes)))
+    found.add(Layer(node.name, "concat", tuple(inputs), whole.tensor, nodes=nodes or (node.name,)))
 
 
 def _cut(found: Found, node: Node, value: Value) -> None:

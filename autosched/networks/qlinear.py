@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from autosched.networks import channels
 from autosched.networks.graph import Array, Layer
 from autosched.networks.matcher import Found, requant
 from autosched.networks.onnx_nodes import Node
@@ -15,18 +16,22 @@ from autosched.networks.scales import STORE, WAY_OUT, Value, exponents, int8_wei
 from autosched.networks.windows import Window, average_layer, padding_fault, weight_sums, window
 
 _BIAS = {"QLinearConv": 8, "QGemm": 6}  # the input that is a bias
-NAMES = ("QLinearConv", "QLinearMatMul", "QGemm", "QLinearAdd", "QLinearGlobalAveragePool", "QLinearAveragePool")
+NAMES = ("QLinearConv", "QLinearMatMul", "QGemm", "QLinearAdd", "QLinearConcat", "QLinearGlobalAveragePool",
+         "QLinearAveragePool")
 
 
 def match(found: Found, node: Node) -> None:
     """Makes a layer of a QLinear operator, or notes why it stays on the host."""
-    if any(found.file.is_constant(node.inputs[at]) for at in ((0, 3) if node.op == "QLinearAdd" else (0,))):
+    given = {"QLinearAdd": (0, 3), "QLinearConcat": range(2, len(node.inputs), 3)}.get(node.op, (0,))
+    if any(found.file.is_constant(node.inputs[at]) for at in given):
         found.reasons[node.name] = "an operand is a constant"
         return
     if node.op in ("QLinearConv", "QLinearMatMul", "QGemm"):
         _weighted(found, node)
     elif node.op == "QLinearAdd":
         _add(found, node)
+    elif node.op == "QLinearConcat":
+        _concat(found, node)
     else:
         _average(found, node)
 
@@ -117,6 +122,14 @@ def _add(found: Found, node: Node) -> None:
     result = _result(found, node, 6)
     layer = sum_layer(node, [a, b], result.exponent, result.zero, found.rounding, -128, 127)
     _take(found, node, layer, result)
+
+
+def _concat(found: Found, node: Node) -> None:
+    parts = [_operand(found, node, at) for at in range(2, len(node.inputs), 3)]
+    if (fault := channels.fault_of(found, node, [found.file.shapes[v.tensor] for v in parts])) is not None:
+        found.reasons[node.name] = fault
+        return
+    channels.join(found, node, parts, _result(found, node, 0))
 
 
 def _average(found: Found, node: Node) -> None:

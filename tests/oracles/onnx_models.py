@@ -35,7 +35,7 @@ class Builder:
 
     def node(self, op: str, inputs: list[str], output: str = "", **attrs: Any) -> str:
         output = output or self.name(op.lower())
-        domain = "com.microsoft" if op == "QLinearAdd" else ""
+        domain = "com.microsoft" if op in ("QLinearAdd", "QLinearConcat") else ""
         self.nodes.append(helper.make_node(op, inputs, [output], name=f"{op}_{output}", domain=domain, **attrs))
         return output
 

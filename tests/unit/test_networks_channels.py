@@ -27,8 +27,13 @@ def concat(b: Any, parts: list[str], exponent: int | None = None) -> str:
     shape = (n, sum(b.shapes[t][1] for t in parts), h, w)
     if b.form == "integer":
         return str(b.quantized(b.node("Concat", parts, b.name("q"), axis=1), shape, 0, 0))
+    exponent = b.exponents[parts[0]] if exponent is None else exponent
+    if b.form == "qlinear":
+        given = [x for t in parts for x in (t, b.scale(b.exponents[t]), b.zero(b.zeros[t]))]
+        made = b.node("QLinearConcat", [b.scale(exponent), b.zero(0), *given], b.name("q"), axis=1)
+        return str(b.quantized(made, shape, exponent, 0))
     made = b.node("Concat", [b.floats(t) for t in parts], axis=1)
-    return str(b.quantize(made, shape, b.exponents[parts[0]] if exponent is None else exponent))
+    return str(b.quantize(made, shape, exponent))
 
 
 def split(b: Any, x: str, sizes: list[int]) -> list[str]:
@@ -76,7 +81,7 @@ def branches(b: Any, sizes: tuple[int, ...] = (16, 32)) -> list[str]:
     return [b.conv(first, c, 3, pad=1, relu=k == 0, exponent=b.exponents[first] - 3) for k, c in enumerate(sizes)]
 
 
-@pytest.mark.parametrize("form", ["qdq", "integer"])
+@pytest.mark.parametrize("form", ["qdq", "integer", "qlinear"])
 @pytest.mark.parametrize("batch", [1, 2])
 def test_parts_lie_in_the_whole_as_they_are_made(form: str, batch: int, onnx_models: ModuleType, tmp_path: Path) -> None:
     b = onnx_models.Builder(form, np.random.default_rng(0), (batch, 16, 4, 5))
@@ -125,8 +130,9 @@ def test_a_dense_block_lies_as_one_tensor(onnx_models: ModuleType, tmp_path: Pat
     assert len(ready.stages) == 1 and not any("copy" in name for name in cycles(ready))
 
 
-def test_parts_of_other_scales_are_brought_to_the_wholes(onnx_models: ModuleType, tmp_path: Path) -> None:
-    b = onnx_models.Builder("qdq", np.random.default_rng(5), (1, 16, 4, 4))
+@pytest.mark.parametrize("form", ["qdq", "qlinear"])
+def test_parts_of_other_scales_are_brought_to_the_wholes(form: str, onnx_models: ModuleType, tmp_path: Path) -> None:
+    b = onnx_models.Builder(form, np.random.default_rng(5), (1, 16, 4, 4))
     first = b.conv("x", 16, 1)
     parts = [b.conv(first, 16, 1, exponent=e) for e in (2, 1, 2)]
     ready = checked(b, [b.conv(concat(b, parts, 1), 16, 1)], tmp_path)
