@@ -1,18 +1,19 @@
 """Windows that the host gathers: all that a product sums over becomes one index, of which whole elements are full.
 
-An image of three channels fills three of the sixteen lanes that a product sums over, for each of a window's taps. What the taps
-read of a parameter, the host may write side by side instead, each element as often as windows have it. That is work of the host,
-so it is a form of its own, which the search holds against the others.
+An image of three channels fills three of the sixteen lanes that a product sums over, for each of a window's taps, and one of a
+single channel fills one. What the taps read of a parameter, the host may write side by side instead, each element as often as
+windows have it. That is work of the host, so it is a form of its own, which the search holds against the others.
 """
 
 from __future__ import annotations
 
+from collections.abc import Set
 from math import prod
 
 from autosched.errors import ScheduleError
 from autosched.ir.expr import BufferLoad, Expr, Var
 from autosched.ir.functor import free_vars
-from autosched.ir.stmt import PrimFunc
+from autosched.ir.stmt import Buffer, PrimFunc
 from autosched.schedule import Schedule
 from autosched.target import Target
 from space.normalise.axes import together
@@ -24,9 +25,11 @@ from space.normalise.blocks import (
     filled,
     is_copy,
     product_of,
+    store_of,
     writer_of,
 )
 from space.normalise.gathers import reindexed
+from space.normalise.layouts import sides_of
 
 
 def applies(func: PrimFunc, target: Target) -> bool:
@@ -36,7 +39,9 @@ def applies(func: PrimFunc, target: Target) -> bool:
         func: the program.
         target: the machine.
     """
-    return any(_roles(p, target) is not None for b in device_blocks(func) if (p := product_of(b)) is not None)
+    blocks = device_blocks(func)
+    given = {*func.buffers} - {store_of(b).buffer for b in blocks}
+    return any(_roles(p, target, given) is not None for b in blocks if (p := product_of(b)) is not None)
 
 
 def apply(sch: Schedule, target: Target, always: bool = False) -> bool:
@@ -53,7 +58,7 @@ def apply(sch: Schedule, target: Target, always: bool = False) -> bool:
     done = False
     for name in [b.name for b in device_blocks(sch.func)]:
         product = product_of(device_block(sch, name))
-        roles = None if product is None else _roles(product, target, always)
+        roles = None if product is None else _roles(product, target, filled(sch), always)
         if roles is None or not hosts(sch, roles[0]):
             continue
         block = device_block(sch, name)
@@ -72,20 +77,27 @@ def apply(sch: Schedule, target: Target, always: bool = False) -> bool:
     return done
 
 
-def _roles(product: Product, target: Target, always: bool = False) -> tuple[BufferLoad, BufferLoad] | None:
-    """The data and the weight of a product that sums over several indices, where these fill more lanes together or ``always``."""
+def _roles(
+    product: Product, target: Target, given: Set[Buffer], always: bool = False
+) -> tuple[BufferLoad, BufferLoad] | None:
+    """The data and the weight of a product that sums over several indices, where these fill more lanes together or ``always``.
+
+    An image of one channel has no index of its own that lanes could be; of what is ``given`` the host gathers one in every form.
+    """
     block = product.block
     size = extents(block)
     sums = [iv.var for iv in block.iter_vars if iv.kind == "reduce" and size[iv.var] > 1]
-    if len(sums) < 2:
-        return None
     lanes = target.config.block_in
-    for data, weight in (product.factors, product.factors[::-1]):
-        depths = [v for v in sums if v in weight.indices and v in data.indices]
-        if not depths or not {v for i in weight.indices for v in free_vars(i)} >= set(sums):
+    for data, weight, columns, depths in sides_of(product):
+        plain = [v for v in depths if size[v] > 1]
+        single = not plain and any(size[v] > 1 for v in columns)
+        told = {v for i in weight.indices for v in free_vars(i)} >= set(sums)
+        if not told or not (len(sums) > 1 if plain else sums and single):
             continue
-        alone = min(-(-size[v] // lanes) * prod(size[o] for o in sums if o is not v) for v in depths)
-        if always or -(-prod(size[v] for v in sums) // lanes) < alone:
+        every = prod(size[v] for v in sums)
+        as_lanes = sums if single and data.buffer in given else plain
+        alone = min((-(-size[v] // lanes) * (every // size[v]) for v in as_lanes), default=every)
+        if always or -(-every // lanes) < alone:
             return data, weight
     return None
 
