@@ -62,6 +62,15 @@ def shared(sch: Schedule, target: Target) -> None:
     _split_axes(sch, True)
 
 
+def channels_of(block: Block) -> list[tuple[Var, int, int]]:
+    """Of a product that reads by groups, the result's flat channel, and how many channels of result and of data a group has.
+
+    Args:
+        block: any.
+    """
+    return [found for _, _, found in _groups(block)]
+
+
 def _groups(block: Block) -> Iterator[tuple[Buffer, int, tuple[Var, int, int]]]:
     """Where a product reads by groups: the tensor, its dimension, and what ``_group`` says."""
     product = product_of(block)

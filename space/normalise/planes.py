@@ -2,9 +2,10 @@
 
 A result whose channels are no whole number of blocks leaves lanes of every vector empty, and its rows and columns may do so, too.
 So do the columns of one to which the same is added for all channels: they are its lanes. All its places together are so many that
-hardly any lane is: they become the lanes of the result, and what had been the data is the weight. Where windows lie on it the
-host gathers what they read, each element as often as windows have it. That is work of the host and of the load engine, so it is a
-form of its own, where it is estimated to take less.
+hardly any lane is: they become the lanes of the result, and what had been the data is the weight. Groups of channels are an index
+of both, which stays: a vector whose lanes are channels of two groups would take the products of both. Where windows lie on an
+image the host gathers what they read, each element as often as windows have it. That is work of the host and of the load engine,
+so it is a form of its own, where it is estimated to take less.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from autosched.ir.functor import free_vars
 from autosched.ir.stmt import Buffer, BufferStore, PrimFunc
 from autosched.schedule import Schedule
 from autosched.target import Target
-from space.normalise import gathering, spread
+from space.normalise import gathering, groups, spread
 from space.normalise.axes import Axes, Place, accesses, together
 from space.normalise.blocks import Product, device_blocks, extents, loads_of, pack_blocks, product_of, store_of
 
@@ -28,16 +29,26 @@ def applies(func: PrimFunc, target: Target) -> bool:
         func: the program.
         target: the machine.
     """
-    lanes = target.config.block_out
     for block in device_blocks(func):
         product = product_of(block)
         data, size = None if product is None else _data(product), extents(block)
         stored = [i for i in store_of(block).indices if isinstance(i, Var) and size.get(i, 1) > 1]
         if product is not None and data is not None and len([v for v in stored if v in data]) > 1:
             channels = [v for v in stored if v not in data]
-            if all(size[v] % lanes for v in channels) or _shared(func, store_of(block), channels):
+            if _leave_lanes(product, channels, target.config.block_out) or _shared(func, store_of(block), channels):
                 return True
     return False
+
+
+def _leave_lanes(product: Product, channels: Sequence[Var], lanes: int) -> bool:
+    """Whether a result's channels are no whole number of elements; of a group convolution, those of a group.
+
+    Where a filter is each channel's own there are none that read the same places.
+    """
+    each = {channel: own for channel, own, _ in groups.channels_of(product.block)}
+    both = {v for v in channels if all(any(v in free_vars(i) for i in f.indices) for f in product.factors)}
+    own = [each.get(v, extents(product.block)[v]) for v in channels if v in each or v not in both]
+    return not channels or (bool(own) and all(n > 1 and n % lanes for n in own))
 
 
 def _shared(func: PrimFunc, made: BufferStore, channels: Sequence[Var]) -> bool:
@@ -74,12 +85,16 @@ def apply(sch: Schedule, target: Target) -> bool:
 
 
 def _data(product: Product) -> set[Var] | None:
-    """What moves the factor that is read along more than one index of the result; None where that is both or none."""
+    """What alone moves the factor that is read along more than one index of the result; None where that is both or none.
+
+    An index of the result that both are read along (a group of channels) is neither's.
+    """
     stored = {i for i in store_of(product.block).indices if isinstance(i, Var)}
     moved = [{v for i in f.indices for v in free_vars(i) if isinstance(v, Var)} for f in product.factors]
     size = extents(product.block)
-    several = [own for own in moved if len([v for v in own & stored if size.get(v, 1) > 1]) > 1]
-    return several[0] if len(several) == 1 and not moved[0] & moved[1] & stored else None
+    both = moved[0] & moved[1] & stored
+    several = [own - both for own in moved if len([v for v in (own - both) & stored if size.get(v, 1) > 1]) > 1]
+    return several[0] if len(several) == 1 else None
 
 
 def _fused(sch: Schedule) -> bool:

@@ -23,15 +23,16 @@ TARGET = get_target("vta-de10")
 
 def convolution(
     ci: int = 32, co: int = 24, size: tuple[int, int] = (6, 8), k: int = 1, stride: int = 1, pad: int = 0, n: int = 1,
-    bias: bool = True, apart: bool = False, added: str = "o",
+    bias: bool = True, apart: bool = False, added: str = "o", groups: int = 1,
 ) -> PrimFunc:
     """A convolution in plain layout; ``apart``: its image is two, one behind the other's channels.
 
-    A bias is ``added`` for every channel, or for what of place, rows and columns is named.
+    A bias is ``added`` for every channel, or for what of place, rows and columns is named. Of several ``groups`` a channel
+    reads those of its own.
     """
     h, w = size
     x = te.placeholder((n, ci, h, w), "int8", name="x")
-    weights = te.placeholder((co, ci + apart * 8, k, k), "int8", name="w")
+    weights = te.placeholder((co, (ci + apart * 8) // groups, k, k), "int8", name="w")
     given, image = [x, weights], x
     if apart:
         z = te.placeholder((n, 8, h, w), "int8", name="z")
@@ -41,10 +42,10 @@ def convolution(
         image = te.compute((n, ci, h + 2 * pad, w + 2 * pad), lambda m, c, i, j: te.if_then_else(
             te.all(i >= pad, i < h + pad, j >= pad, j < w + pad), x[m, c, i - pad, j - pad], te.const(0, "int8")), name="padded")
     rows, columns = ((s + 2 * pad - k) // stride + 1 for s in size)
-    c, u, v = (te.reduce_axis((0, e), name=name) for e, name in ((ci + apart * 8, "c"), (k, "u"), (k, "v")))
+    c, u, v = (te.reduce_axis((0, e), name=name) for e, name in (((ci + apart * 8) // groups, "c"), (k, "u"), (k, "v")))
     s = te.compute((n, co, rows, columns), lambda m, o, i, j: te.sum(
-        image[m, c, i * stride + u, j * stride + v].astype("int32") * weights[o, c, u, v].astype("int32"), axis=[c, u, v]),
-        name="s")
+        image[m, c if groups == 1 else o // (co // groups) * (ci // groups) + c, i * stride + u, j * stride + v].astype("int32")
+        * weights[o, c, u, v].astype("int32"), axis=[c, u, v]), name="s")
     if bias:
         read, extents = ["moij".index(name) for name in added], (n, co, rows, columns)
         b, summed = te.placeholder(tuple(extents[d] for d in read), "int32", name="b"), s
@@ -72,6 +73,9 @@ def stored(func: PrimFunc) -> list[int]:
     ({"ci": 8, "k": 3, "size": (6, 10)}, [1, 24, 2]), ({"k": 3, "pad": 1, "size": (12, 12)}, [1, 24, 9]),
     ({"ci": 8, "k": 2, "stride": 2, "size": (8, 8)}, [1, 24, 1]),
     ({"ci": 3, "k": 3, "pad": 1}, [1, 24, 3]), ({"ci": 5, "co": 20, "size": (9, 9)}, [1, 20, 6]),
+    # Groups of 20 channels, of 12, and of 33 whose data is no whole element, with windows, of an element, and a batch.
+    ({"ci": 48, "co": 60, "groups": 3}, [1, 3, 20, 3]), ({"ci": 32, "co": 24, "groups": 2}, [1, 2, 12, 3]),
+    ({"ci": 40, "co": 66, "groups": 2}, [1, 2, 33, 3]), ({"n": 2, "ci": 48, "co": 60, "groups": 3}, [3, 20, 6]),
     # What is added is the same for all channels: only places can be its lanes.
     ({"co": 32, "added": "ij"}, [1, 32, 3]), ({"co": 16, "added": "ji"}, [1, 16, 3]),
     ({"n": 2, "co": 16, "added": "mij"}, [16, 6]),
@@ -96,6 +100,9 @@ def test_places_are_lanes_and_the_program_means_the_same(given: dict[str, int], 
     {"co": 32, "added": "ij", "size": (6, 16)},  # boundary: columns fill lanes
     {"co": 16, "k": 3, "pad": 1, "added": "ij"},  # windows: the lanes are channels, and what is added repeats in them
     {"co": 32, "added": "i"}, {"co": 32, "added": "oij"},  # boundary: nothing for each place, or something for each result
+    {"ci": 48, "co": 96, "groups": 3}, {"ci": 64, "co": 64, "groups": 4},  # boundary: groups of whole elements
+    {"ci": 64, "co": 48, "groups": 2, "size": (2, 5)},  # boundary: ten places leave more lanes empty than 24 channels
+    {"ci": 32, "co": 32, "groups": 32, "k": 3},  # a filter for each channel
     {"k": 3, "pad": 1, "size": (6, 8)},  # boundary: what windows share is loaded for each, longer than products take
 ])
 def test_where_it_takes_no_less_there_is_no_such_form(given: dict[str, int]) -> None:
@@ -113,7 +120,8 @@ def test_of_tensors_in_elements_and_filters_of_one_channel_there_is_none(name: s
     assert form(workload(name).func) is None
 
 
-@pytest.mark.parametrize(("given", "target"), in_turn([{}, {"ci": 8, "k": 3, "pad": 1, "co": 20}]))
+@pytest.mark.parametrize(("given", "target"), in_turn([
+    {}, {"ci": 8, "k": 3, "pad": 1, "co": 20}, {"ci": 48, "co": 60, "groups": 3}]))
 def test_points_of_it_mean_the_same_in_no_fewer_cycles_than_their_bounds(given: dict[str, int], target: str) -> None:
     func = convolution(**given)  # type: ignore[arg-type]
     space = Space(func, target)
