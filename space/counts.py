@@ -39,6 +39,7 @@ class Context:
         single: whether the nest is the program's only one.
         deep: products that a sum of it has, at least.
         fuller: whether the form has elements repeatedly so as to fill lanes: of another form the results are no more alike.
+        different: results that are no others by the program's text; 0 where it does not tell.
     """
 
     full: Mapping[str, Filling]
@@ -49,6 +50,7 @@ class Context:
     single: bool
     deep: int
     fuller: bool
+    different: int = 0
 
 
 class Counts:
@@ -226,9 +228,19 @@ class Counts:
     def _apart(self) -> int:
         """Vectors that may differ. Those of padding alone are a constant: one of them may be stored again and again."""
         some = part(with_products(self.model), self.share * self.distinct)
+        every = part(with_products(self.model), self.share)
         if self.formed is not None:
-            some = min(some, part(self.summed, self.distinct))
-        return min(some, part(self.made, self.distinct))
+            some, every = min(some, part(self.summed, self.distinct)), min(every, self.summed)
+        return self.differing(min(some, part(self.made, self.distinct)), min(every, self.made))
+
+    def differing(self, some: int, every: int) -> int:
+        """How many of some vectors differ: as many as hold results that are no others by the text, where that tells.
+
+        Args:
+            some: what elements that are laid out repeatedly leave of them.
+            every: they, of results that are needed.
+        """
+        return max(some, min(every, -(-self.context.different // self.lanes))) if self.context.single else some
 
     @cached_property
     def _by_text(self) -> int:
@@ -251,7 +263,7 @@ class Counts:
         """Of these, those that something is done to: not those that another tensor has as they are."""
         tensors = stored_by(self.nest)
         anew = max((self.forms.made(name, self.stored, self.lanes, anew=True) for name in tensors), default=self.stored)
-        fresh = min(self._by_text, -(-part(anew, self.distinct) // self.copies))
+        fresh = min(self._by_text, -(-self.differing(part(anew, self.distinct), anew) // self.copies))
         return fresh if self._others is None else min(fresh, -(-self._others // self.lanes))
 
     # -- Products --------------------------------------------------------------------------------------------------------------

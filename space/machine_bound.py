@@ -47,7 +47,7 @@ class MachineBound:
 
 def machine_bound(
     models: Sequence[Model], visited: int = 0, given: Set[str] = frozenset(), deep: int = 0, fuller: bool = False,
-    apart: bool = True,
+    apart: bool = True, different: int = 0,
 ) -> MachineBound:
     """The bound for a program's nests: engines are serial, so what one of them has to do for all nests adds up.
 
@@ -62,12 +62,13 @@ def machine_bound(
         deep: products that a sum has, at least, if there is one nest.
         fuller: whether the form has elements repeatedly so as to fill lanes: of another form the results are no more alike.
         apart: whether the program's text has to tell what is the same; else draws of its parameters do.
+        different: results that are no others by the program's text; 0 where it does not tell.
     """
     config = models[0].config
     full = dict(fillings(models[0].packing))
     formed = formings(tuple(models), apart)
     kinds: dict[str, frozenset[str]] = {}
-    context = Context(full, formed, passing_of(models), kinds, given, len(models) == 1, deep, fuller)
+    context = Context(full, formed, passing_of(models), kinds, given, len(models) == 1, deep, fuller, different)
     nests: list[Needs] = []
     for model, rest in zip(models, uses_of(models)):
         nests.append(needs_of(model, context, rest))

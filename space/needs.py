@@ -320,8 +320,8 @@ class _Nest:
         """Vectors that each of the operations is done to."""
         counts = self.counts
         reaching, each = counts.reaching, max(counts.alike, counts.copies)
-        return [min(self.worked, -(-part(reaching[kind], counts.distinct) // each)) if kind in reaching else self.worked
-                for kind in self.due]
+        found = {kind: counts.differing(part(count, counts.distinct), count) for kind, count in reaching.items()}
+        return [min(self.worked, -(-found[kind] // each)) if kind in found else self.worked for kind in self.due]
 
     @cached_property
     def extra(self) -> int:

@@ -23,7 +23,7 @@ from space.rule import Ints, Points
 from space.rules.cuts import decoded
 from space.sampling import Sampled
 from space.sketch import Sketch
-from space.visits import told_apart, visits
+from space.visits import different, told_apart, visits
 
 if TYPE_CHECKING:
     from autosched.schedule import Schedule, Trace
@@ -109,8 +109,9 @@ class Space(Sampled):
         masks = masked(self.func)
         # What is the same the text says, and draws do, of what each of them sees: no program needs more than the less of both.
         ways = (True,) if told_apart(self.func, self.target) else (True, False)
+        apart = different(self.func, self.target)
         least = min(filter(None, (deep(s.models, masks) for s in plain)), default=0)
-        found = (machine_bound(s.models, visited, given, least, trait_of(s.done).fuller, a) for s in plain for a in ways)
+        found = (machine_bound(s.models, visited, given, least, trait_of(s.done).fuller, a, apart) for s in plain for a in ways)
         return min(found, key=lambda b: b.cycles)
 
     def machine_bound(self) -> int:

@@ -175,6 +175,11 @@ class _Text:
                 return False
         return True
 
+    def different(self) -> int:
+        """Results that blocks make, and are no others: of what the program's own tensors hold, without what only moves."""
+        results = [self.elements[b] for b in self.func.buffers if b in self.written and b in self.elements]
+        return len(np.unique(np.concatenate([n[n >= self.given] for n in results]))) if results else 0
+
     def _linear(self, e: Expr, given: tuple[Expr, ...], site: Site, ends: list[_End]) -> list[_Leaf]:
         """What a value is a sum of, with whatever factors; what something else is done to is put to the ends."""
         if isinstance(e, BufferLoad):
@@ -497,6 +502,17 @@ def told_apart(func: PrimFunc, target: Target) -> bool:
     """
     text = _text(func, target)
     return text is not None and not text.func.constants and text.tells_all()
+
+
+def different(func: PrimFunc, target: Target) -> int:
+    """How many results a program makes of which no two are the same; 0 where its text does not tell them apart.
+
+    Args:
+        func: the program as the user wrote it.
+        target: the machine.
+    """
+    text = _text(func, target)
+    return text.different() if text is not None and told_apart(func, target) else 0
 
 
 @lru_cache(maxsize=4)
