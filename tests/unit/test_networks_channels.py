@@ -150,6 +150,19 @@ def test_sums_of_parts_and_of_wholes(batch: int, onnx_models: ModuleType, tmp_pa
     assert len(ready.stages) == 1
 
 
+def test_two_wholes_may_share_a_part(onnx_models: ModuleType, tmp_path: Path) -> None:
+    b = onnx_models.Builder("integer", np.random.default_rng(13), (1, 16, 4, 4))
+    a, c, d = (b.conv("x", 16, 1, relu=False) for _ in range(3))
+    ready = checked(b, [b.conv(concat(b, [a, c]), 16, 1, relu=False), concat(b, [c, d]), b.conv(a, 16, 1, relu=False)], tmp_path)
+    assert not any("copy" in name for name in cycles(ready)), "one ends where the other begins"
+
+
+def test_summands_of_several_rows_are_packed_and_unpacked_where_they_lie(onnx_models: ModuleType, tmp_path: Path) -> None:
+    b = onnx_models.Builder("qdq", np.random.default_rng(14), (3, 16, 2, 4))
+    a = b.conv("x", 16, 1, relu=False, exponent=b.exponents["x"])
+    checked(b, [b.add("x", a, relu=False), a], tmp_path)
+
+
 def test_what_the_host_makes_is_packed_at_its_place(onnx_models: ModuleType, tmp_path: Path) -> None:
     b = onnx_models.Builder("qdq", np.random.default_rng(7), (2, 16, 3, 3))
     a = b.conv("x", 16, 1)
@@ -288,13 +301,13 @@ def unet(parts: float) -> Any:
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
 
 
-@pytest.mark.parametrize(("parts", "brought"), [(1.0, 0), (3.0, 0), (40.0, 1)])
+@pytest.mark.parametrize(("parts", "brought"), [(1.0, 0), (3.0, 0), (4.0, 1)])
 def test_a_float_network_of_joined_parts_is_one_stream(parts: float, brought: int, tmp_path: Path) -> None:
     (tmp_path / "f.onnx").write_bytes(unet(parts).SerializeToString())
     images = np.random.default_rng(1).normal(size=(4, 3, 6, 6)).astype(np.float32)
     report = quantize(tmp_path / "f.onnx", {"x": images}, tmp_path / "q.onnx")
-    # What lies beside a part of a far larger range has its scale: that is what one tensor of both means.
-    assert min(f.snr for f in report.layers) > (3 if brought else 20), report.layers
+    # What lies beside a part of a larger range has its scale: that is what one tensor of both means.
+    assert min(f.snr for f in report.layers) > 15, report.layers
     net = load(tmp_path / "q.onnx")
     assert [n.op for p in net.graph.host_parts for n in p.nodes] == ["QuantizeLinear", "DequantizeLinear"]
     # A part gives up two bits for the whole's scale, and no more: then a layer brings it there.
