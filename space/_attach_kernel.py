@@ -12,7 +12,7 @@ refresh(__file__, _loads_kernel)
 
 
 @lean
-def inward(outer: Any, on: Any, position: Any, uses: Any, main: int, given: Any) -> None:
+def inward(outer: Any, on: Any, position: Any, uses: Any, main: int, most: Any, points: Any, columns: Any) -> None:
     """Loads at the nearest depth, outwards, directly inside a loop of several iterations that moves what they bring; in place.
 
     Args:
@@ -21,25 +21,28 @@ def inward(outer: Any, on: Any, position: Any, uses: Any, main: int, given: Any)
         position: of every axis' loop, shape (axes, n).
         uses: which axes move the region of which operand, shape (operands, axes).
         main: which part is the main one.
-        given: loops around every load, shape (operands, n); 0 outside of all.
+        most: loops around every load at most, shape (operands,).
+        points: rows that say how many loops are around it, shape (columns, n); 0 outside of all.
+        columns: of every operand the column that says it, shape (operands,).
     """
-    for r in range(given.shape[1]):
-        for k in range(given.shape[0]):
-            depth = 0
+    for k in range(len(columns)):
+        for r in range(points.shape[1]):
+            depth, given = 0, min(points[columns[k], r], most[k])
             for a in range(outer.shape[1]):
-                if uses[k, a] and depth <= position[a, r] < given[k, r]:
+                if uses[k, a] and depth <= position[a, r] < given:
                     # The first and the last part may load in finer pieces, inside loops that the others do not have.
                     several = outer[main, a, r] > 1
                     for p in range(outer.shape[0]):
                         several = several or (on[p, r] and outer[p, a, r] > 1)
                     if several:
                         depth = position[a, r] + 1
-            given[k, r] = depth
+            points[columns[k], r] = depth
 
 
 @lean
 def outward(
-    outer: Any, on: Any, position: Any, attach: Any, outside: Any, init: Any, out: Any, uses: Any, which: Any, given: Any
+    outer: Any, on: Any, position: Any, attach: Any, outside: Any, init: Any, out: Any, uses: Any, which: Any,
+    points: Any, columns: Any,
 ) -> None:
     """Loads of what initial values or stages read, outside of the loops that these stand in front of, or behind; in place.
 
@@ -53,13 +56,15 @@ def outward(
         out: loops around the stages.
         uses: which axes move the region of which operand, shape (operands, axes).
         which: the operands that are asked about.
-        given: loops around these operands' loads, shape (asked about, n).
+        points: rows that say how many loops are around these operands' loads, shape (columns, n).
+        columns: of each of them the column that says it, shape (asked about,).
     """
     parts, axes = outer.shape[0], outer.shape[1]
-    for r in range(given.shape[1]):
-        for n in range(given.shape[0]):
-            if given[n, r] <= 0:
-                given[n, r] = 0
+    for r in range(points.shape[1]):
+        for n in range(len(which)):
+            given = points[columns[n], r]
+            if given <= 0:
+                points[columns[n], r] = 0
                 continue
             k = which[n]
             deepest = there = 0
@@ -67,7 +72,7 @@ def outward(
                 if on[p, r]:
                     there += 1
                     deepest = max(deepest, loops_around(attach, outside, init, out, k, p, r))
-            deepest = min(deepest, given[n, r])
+            deepest = min(deepest, given)
             depth, first = 0, axes + 1
             for a in range(axes):
                 several = False
@@ -78,4 +83,4 @@ def outward(
                     if position[a, r] < deepest:
                         depth = max(depth, position[a, r] + 1)
             # Several parts load it for themselves, if at all in front of all their loops.
-            given[n, r] = min(first, given[n, r]) if depth == 0 and there > 1 else depth
+            points[columns[n], r] = min(first, given) if depth == 0 and there > 1 else depth

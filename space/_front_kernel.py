@@ -10,18 +10,87 @@ refresh(__file__)
 
 
 @lean
-def in_front(position: Any, outer: Any, count: Any, spatial: int, found: Any) -> None:
-    """Loops around what stands in front of some loops of several tiles, counted from the innermost.
+def in_front(points: Any, columns: Any, position: Any, outer: Any, spatial: int, most: Any, found: Any) -> None:
+    """Loops around what stands in front of some loops of several tiles of a part, counted from the innermost.
 
     Args:
+        points: rows that say in front of how many, shape (columns, n).
+        columns: of every part the column that says it, -1 where it is none, -2 where nobody asks; shape (parts,).
         position: of every axis' loop, shape (axes, n).
-        outer: tiles along every axis, shape (axes, n).
-        count: how many loops it stands in front of, shape (n,).
+        outer: tiles along every axis, shape (parts, axes, n).
+        spatial: how many axes the output has; they come first.
+        most: so many loops are around it at most, shape (parts, n).
+        found: the result, shape (parts, n).
+    """
+    for p in range(len(columns)):
+        if columns[p] > -2:
+            for r in range(found.shape[1]):
+                count = points[columns[p], r] if columns[p] >= 0 else 0
+                found[p, r] = min(most[p, r], depth_of(position, outer[p], count, spatial, r))
+
+
+@lean
+def late(
+    points: Any, column: int, part: int, there: bool, first: bool, on: Any, position: Any, outer: Any, spatial: int, attach: Any,
+    keep: Any, outside: Any,
+) -> None:
+    """Behind how many loops stages stand: no more than there are, and none without a load inside: that is a tile. In place.
+
+    Args:
+        points: the rows, shape (columns, n).
+        column: that says it.
+        part: of which part.
+        there: whether there is such a part.
+        first: whether it is the one that loads what stays.
+        on: whether a part exists, shape (parts, n).
+        position: of every axis' loop, shape (axes, n).
+        outer: tiles along every axis, shape (parts, axes, n).
+        spatial: how many axes the output has; they come first.
+        attach: loops around every load, shape (operands, n).
+        keep: whether an operand stays for later parts, shape (operands, n).
+        outside: whether a load stands no deeper than the initial values, and than the stages, shape (operands, 2).
+    """
+    for r in range(points.shape[1]):
+        if points[column, r] == 0:
+            continue
+        most = 0
+        if there and on[part, r]:
+            for a in range(spatial):
+                most += outer[part, a, r] > 1
+            most = min(most, points[column, r])
+        out = depth_of(position, outer[part], most, spatial, r)
+        innermost, deepest = depth_of(position, outer[part], 1, spatial, r), 0
+        for k in range(attach.shape[0]):
+            if outside[k, 1]:
+                # What stages find where the first part has left it is loaded outside.
+                most = 0 if keep[k, r] and attach[k, r] > out else most
+            elif not outside[k, 0] and (first or not keep[k, r]):
+                deepest = max(deepest, attach[k, r])
+        points[column, r] = most if deepest > innermost else 0
+
+
+@lean
+def leads(on: Any, position: Any, outer: Any, init: Any, spatial: int, found: Any) -> None:
+    """Whether the first part that there is has several tiles, and writes all its initial values in front of these.
+
+    Args:
+        on: whether a part exists, shape (parts, n).
+        position: of every axis' loop, shape (axes, n).
+        outer: tiles along every axis, shape (parts, axes, n).
+        init: loops around the initial values, shape (parts, n).
         spatial: how many axes the output has; they come first.
         found: the result, shape (n,).
     """
     for r in range(len(found)):
-        found[r] = depth_of(position, outer, count[r], spatial, r)
+        found[r] = False
+        for p in range(on.shape[0]):
+            if on[p, r]:
+                several, once = False, True
+                for a in range(outer.shape[1]):
+                    several = several or (a < spatial and outer[p, a, r] > 1)
+                    once = once and (outer[p, a, r] == 1 or position[a, r] >= init[p, r])
+                found[r] = several and once
+                break
 
 
 @lean
@@ -40,9 +109,9 @@ def depth_of(position: Any, outer: Any, count: int, spatial: int, r: int) -> int
 
 @lean
 def ahead(
-    on: Any, extents: Any, tiles: Any, outer: Any, position: Any, out: Any, spatial: int, given: Any, most: Any
+    on: Any, extents: Any, tiles: Any, outer: Any, position: Any, out: Any, spatial: int, points: Any, column: int
 ) -> None:
-    """In front of how many loops initial values stand: no more than there are, and than leave together what is stored at once.
+    """In front of how many loops initial values stand, in place: as many as there are, at most, and leave together what is stored.
 
     What lies together among more is whole rows of it, or a part of one. In front of loops that stages stand behind they stand in
     any case, which counts as none.
@@ -55,21 +124,20 @@ def ahead(
         position: of every axis' loop, shape (axes, n).
         out: loops around the stages, shape (parts, n).
         spatial: how many axes the output has; they come first.
-        given: how many are asked for, shape (n,).
-        most: the result, shape (n,).
+        points: rows that ask for so many, shape (columns, n).
+        column: that says it.
     """
     parts, n = on.shape[0], on.shape[1]
     for r in range(n):
-        most[r] = 0
-        if given[r] <= 0:
-            continue
+        given = points[column, r]
+        points[column, r] = 0
         anyway = 0
         for p in range(parts):
             own = 0
             for a in range(spatial):
                 own += outer[p, a, r] > 1 and position[a, r] >= out[p, r]
             anyway = max(anyway, own)
-        for count in range(anyway + 1, given[r] + 1):
+        for count in range(anyway + 1, given + 1):
             more, together = False, True
             for p in range(parts):
                 if not on[p, r]:
@@ -87,4 +155,4 @@ def ahead(
                     together = together and (outside or stored == held)
                     outside = outside and stored == 1
             if more and together:
-                most[r] = count
+                points[column, r] = count

@@ -43,9 +43,12 @@ def fills(
 
 @lean
 def refilled(
-    outer: Any, on: Any, position: Any, attach: Any, keep: Any, outside: Any, init: Any, out: Any, found: Any
+    outer: Any, on: Any, position: Any, attach: Any, keep: Any, outside: Any, init: Any, out: Any, cut: int, strips: Any,
+    points: Any, columns: Any,
 ) -> None:
-    """How often operands, and behind them the accumulators, are filled in the part where that is most; 1 for what stays.
+    """As many banks as operands, and behind them the accumulators, are filled times in the part where that is most; in place.
+
+    What stays has one.
 
     Args:
         outer: as for ``fills``, like all but the last.
@@ -56,22 +59,26 @@ def refilled(
         outside: whether a load stands no deeper than the initial values, and than the stages.
         init: loops around the initial values.
         out: loops around the stages.
-        found: the result, shape (operands + 1, n).
+        cut: the operand that comes in strips, or -1.
+        strips: in how many it comes in the part where that is most, shape (n,).
+        points: rows that say how many banks, at most, shape (columns, n).
+        columns: of every operand, and of the accumulators, the column that says it, shape (operands + 1,).
     """
     operands = attach.shape[0]
-    for r in range(on.shape[1]):
-        for k in range(operands + 1):
-            found[k, r] = 1
-        before = False
-        for p in range(on.shape[0]):
-            if not on[p, r]:
-                continue
-            for k in range(operands):
-                if not keep[k, r] and not (before and attach[k, r] == 0):
-                    depth = loops_around(attach, outside, init, out, k, p, r)
-                    found[k, r] = max(found[k, r], turns(outer, position, p, r, depth))
-            found[operands, r] = max(found[operands, r], turns(outer, position, p, r, init[p, r]))
-            before = True
+    for k in range(operands + 1):
+        for r in range(on.shape[1]):
+            banks, before, p = points[columns[k], r], False, 0
+            many = 1
+            while many < banks and p < on.shape[0]:
+                if on[p, r]:
+                    depth = init[p, r]
+                    if k < operands:
+                        stays = keep[k, r] or (before and attach[k, r] == 0)
+                        depth = 0 if stays else loops_around(attach, outside, init, out, k, p, r)
+                    before = True
+                    many = max(many, turns(outer, position, p, r, depth))
+                p += 1
+            points[columns[k], r] = min(banks, many * strips[r] if k == cut else many)
 
 
 @lean

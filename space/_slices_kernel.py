@@ -10,7 +10,7 @@ refresh(__file__)
 
 
 @lean
-def slices(on: Any, extents: Any, tiles: Any, main: int, spatial: int, leave: bool, given: Any, found: Any) -> None:
+def slices(on: Any, extents: Any, tiles: Any, main: int, spatial: int, leave: bool, points: Any, columns: Any, axes: Any, thick: Any) -> None:
     """The slices of every part: 0, or 1 + the axis along which a tile has several, and their thickness.
 
     Args:
@@ -20,32 +20,44 @@ def slices(on: Any, extents: Any, tiles: Any, main: int, spatial: int, leave: bo
         main: which part is the main one.
         spatial: how many axes the output has; they come first.
         leave: whether slices of a part that is a single tile need not divide it.
-        given: axis and thickness that are asked for, of all parts and of the last of several; shape (4, n).
-        found: the result, shape (2, parts, n).
+        points: rows that ask for them, shape (columns, n).
+        columns: of axis and thickness, of all parts and of the last of several, -1 where there is none; shape (4,).
+        axes: the result, shape (parts, n).
+        thick: the result, shape (parts, n).
     """
     parts, n = on.shape[0], on.shape[1]
     for r in range(n):
         end = last_of_several(on, main, r)
         for p in range(parts):
             asked = 2 if p == end else 0
-            axis, most = given[asked, r], given[asked + 1, r]
-            thick = thickest(extents, tiles, p, r, spatial, leave, axis, most)
-            several = axis > 0 and tiles[p, axis - 1, r] > thick
-            found[0, p, r], found[1, p, r] = axis if several else 0, thick if several else 1
+            axis, most = wanted(points, columns, asked, r)
+            least = thickest(extents, tiles, p, r, spatial, leave, axis, most)
+            several = axis > 0 and tiles[p, axis - 1, r] > least
+            axes[p, r], thick[p, r] = axis if several else 0, least if several else 1
 
 
 @lean
-def sliced(on: Any, extents: Any, tiles: Any, main: int, spatial: int, leave: bool, given: Any) -> None:
+def wanted(points: Any, columns: Any, asked: int, r: int) -> tuple[int, int]:
+    """The axis and the thickness that a point ``r`` asks for."""
+    axis = points[columns[asked], r] if columns[asked] >= 0 else 0
+    return axis, points[columns[asked + 1], r] if columns[asked + 1] >= 0 else 1
+
+
+@lean
+def sliced(on: Any, extents: Any, tiles: Any, main: int, spatial: int, leave: bool, points: Any, columns: Any) -> None:
     """What is asked for as far as it is done, in place: of all parts in the main one; arguments as for ``slices``."""
     for r in range(on.shape[1]):
         end = last_of_several(on, main, r)
         for asked in (0, 2):
             p = end if asked else main
-            axis, thick, several = given[asked, r], 1, False
+            (axis, most), thick, several = wanted(points, columns, asked, r), 1, False
             if p >= 0:
-                thick = thickest(extents, tiles, p, r, spatial, leave, axis, given[asked + 1, r])
+                thick = thickest(extents, tiles, p, r, spatial, leave, axis, most)
                 several = axis > 0 and tiles[p, axis - 1, r] > thick
-            given[asked, r], given[asked + 1, r] = axis if several else 0, thick if several else 1
+            if columns[asked] >= 0:
+                points[columns[asked], r] = axis if several else 0
+            if columns[asked + 1] >= 0:
+                points[columns[asked + 1], r] = thick if several else 1
 
 
 @lean

@@ -164,7 +164,7 @@ class Members:
     def repaired(self, sketch: int, own: Points) -> tuple[Points, Mask, list[Plan]]:
         """Rows repaired once; which of them settling has left alone; plans, nest by nest, which say what those mean."""
         fixed, stays, plans = zip(*(model.repaired(mine) for model, mine in self.sketches[sketch].split(own)))
-        return np.concatenate(fixed, axis=1), np.asarray(np.all(stays, axis=0)), list(plans)
+        return np.ascontiguousarray(np.concatenate(fixed, axis=1)), np.asarray(np.all(stays, axis=0)), list(plans)
 
     def repair(self, points: Points, passes: int = PASSES) -> tuple[Points, Mask]:
         """The nearest canonical rows, and which of them are in the space; deterministic.

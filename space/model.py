@@ -94,6 +94,7 @@ class Model:
         self.added = sum(s.products for s in nest.stages)  # products that stages add to every element
         self.rules = tuple(rules)
         self._owned = {rule: rule.columns(self) for rule in self.rules}
+        self._places: dict[tuple[str, ...], Ints] = {}
         self._drawn: dict[NumericRule, tuple[Ints, Ints, Ints, Points]] = {}
         self.columns: tuple[Column, ...] = tuple(c for columns in self._owned.values() for c in columns)
         self.index = {c.name: n for n, c in enumerate(self.columns)}
@@ -163,6 +164,12 @@ class Model:
         at = self.index.get(name)
         return np.full(len(points), default, dtype=np.int64) if at is None else points[:, at].astype(np.int64)
 
+    def places(self, names: tuple[str, ...]) -> Ints:
+        """Where columns of some names stand, -1 where no rule makes one; shape (names,)."""
+        if names not in self._places:
+            self._places[names] = np.array([self.index.get(name, -1) for name in names], dtype=np.int64)
+        return self._places[names]
+
     def neutral(self, n: int) -> Plan:
         """What ``n`` points mean before any rule has spoken: one tile, everything loaded once, one bank."""
         # A column's figures stand side by side, and so in all that is worked out of them: arithmetic goes by columns.
@@ -174,6 +181,7 @@ class Model:
             extents, extents.copy("K"), np.ones(n, dtype=np.bool_), np.zeros_like(extents), zero, np.ones_like(zero), every,
             every,
         )
+        body.take_outer(np.ones_like(extents))
         position = np.broadcast_to(self.position[0], extents.shape)
         never = np.zeros(n, dtype=np.bool_)
         return Plan(
@@ -183,6 +191,7 @@ class Model:
     def plan(self, points: Points) -> Plan:
         """What points mean."""
         plan = self.neutral(len(points))
+        points = np.asfortranarray(points)  # as compiled code takes them
         for rule in self.rules:
             rule.plan(self, points, plan)
         plan.complete()
@@ -195,19 +204,19 @@ class Model:
             points: the rows.
             settle: also what only later rules' columns show to change nothing; without it rows mean something, but have twins.
         """
-        return self.repaired(points)[0] if settle else self._in_order(points)[0]
+        return np.ascontiguousarray(self.repaired(points)[0] if settle else self._in_order(points)[0])
 
     def repaired(self, points: Points) -> tuple[Points, Mask, Plan]:
         """As ``repair``; which rows settling has left alone, and would again, shape (n,); a plan, which says what those mean."""
         fixed, plan = self._in_order(points)
-        before = fixed.copy()
+        before = fixed.copy("K")
         for rule in self.rules:
             rule.settle(self, fixed, plan)
         return fixed, np.asarray((fixed == before).all(axis=1), dtype=np.bool_), plan
 
     def _in_order(self, points: Points) -> tuple[Points, Plan]:
         """Rule after rule: rows that each has repaired, with what the ones before it say, and what they mean."""
-        fixed = points.copy()
+        fixed = points.copy("F")  # as compiled code takes them
         plan = self.neutral(len(fixed))
         for rule in self.rules:
             rule.repair(self, fixed, plan)
@@ -325,7 +334,7 @@ class Model:
 
         n, most = len(plan), self.dims[1].shape[1]
         _, tiles, outer = turned(plan, part)
-        placed = self._placed(plan, [part])
+        placed = self.placed(plan, part)
         around = columns(self.loops_outside(plan)) if placed[1].any() else np.zeros((0, 0), dtype=np.bool_)
         less = np.array(np.atleast_2d(borders.shorter(self, plan, part)))
         shape = count, len(outer), most, n
@@ -340,12 +349,10 @@ class Model:
             found.flags.writeable = False
         return Loads(padded.swapaxes(2, 3), region.swapaxes(2, 3), *counts)
 
-    def _placed(self, plan: Plan, parts: Sequence[Part]) -> tuple[Ints, Mask, Mask, Ints, Ints]:
-        """Where loads stand, as ``_loads_kernel.fills`` takes it: ``attach``, ``keep``, ``outside``, ``init``, ``out``."""
+    def placed(self, plan: Plan, part: Part) -> tuple[Ints, Mask, Mask, Ints, Ints]:
+        """Where loads stand in a part, or in all: ``attach``, ``keep``, ``outside``, ``init``, ``out`` of ``_loads_kernel.fills``."""
         every = len(self.nest.operands), len(plan)
-        init, out = np.array([p.init for p in parts]), np.array([p.out for p in parts])
-        if init.ndim > 2:
-            (init,), (out,) = init, out
+        init, out = (np.array(np.atleast_2d(own)) for own in (part.init, part.out))
         attach: Ints = np.array(plan.attach, dtype=np.int64).reshape(every)
         keep: Mask = np.array(plan.keep, dtype=np.bool_).reshape(every)
         return attach, keep, self._outside_of, init, out
@@ -458,27 +465,14 @@ class Model:
                 plan.memo["fills"] = known
         return known
 
-    def refilled(self, plan: Plan) -> Ints:
-        """How often operands, and behind them accumulators, are filled in the part where that is most; 1 for what stays.
-
-        Also of a plan that rules still fill in; shape (operands + 1, n).
-        """
-        from space._loads_kernel import refilled
-
-        found = np.ones((len(self.nest.operands) + 1, len(plan)), dtype=np.int64)
-        refilled(*self.loops(plan), found)
-        if self.cut is not None:
-            found[self.cut.operand] *= np.max([np.where(p.on, borders.strips(self, plan, p), 1) for p in plan.parts], axis=0)
-        return found
-
     def loops(self, plan: Plan) -> tuple[Any, Any, Any, Any, Any, Any, Any, Any]:
         """The loops of all parts and what they are around, as ``_loads_kernel.fills`` takes them."""
-        return *self.around_parts(plan), *self._placed(plan, plan.parts)
+        return *self.around_parts(plan), *self.placed(plan, plan.stack)
 
     def around_parts(self, plan: Plan) -> tuple[Ints, Mask, Ints]:
         """Of all parts the tiles along every axis, which there are, and every loop's place, as compiled code takes them."""
-        outer = np.array([part.outer.T for part in plan.parts])
-        return outer, np.array([part.on for part in plan.parts]), columns(plan.position)
+        every = plan.stack
+        return columns(every.outer), every.on, columns(plan.position)
 
     def wide_elements(self, part: Part) -> Ints:
         """Elements that are widened for one visit of a part's innermost nest, shape (n,)."""

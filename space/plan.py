@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from space.rule import Ints
+from space.rule import Ints, Points
 
 Mask = npt.NDArray[np.bool_]
 Figures = TypeVar("Figures")
@@ -61,25 +61,28 @@ class Part:
         """Takes over what ``outer`` would work out."""
         self._outer = self.extents, self.tiles, outer
 
+    @property
+    def figures(self) -> tuple[npt.NDArray[Any], ...]:
+        """What a part is made of, in the order of its arguments."""
+        return self.extents, self.tiles, self.on, self.lows, self.slices, self.thick, self.init, self.out
+
     def of(self, rows: Ints) -> Part:
         """That of some rows, shape (m,)."""
-        part = Part(
-            _rows(self.extents, rows), _rows(self.tiles, rows), _rows(self.on, rows), _rows(self.lows, rows),
-            _rows(self.slices, rows), _rows(self.thick, rows), _rows(self.init, rows), _rows(self.out, rows),
-        )
+        part = Part(*(_rows(own, rows) for own in self.figures))
         if self.divided:
             part.take_outer(_rows(self.outer, rows))
         return part
 
-    def each(self, rows: Ints) -> list[Part]:
-        """Of a stack every part by itself, and of that some rows: what of all parts stands together is taken at once."""
-        names = ("extents", "tiles", "on", "lows", "slices", "thick", "init", "out")
-        figures = [_of_all(getattr(self, name), rows) for name in names]
-        found = [Part(*own) for own in zip(*figures)]
+    def some(self, parts: Sequence[bool], rows: Ints) -> Part:
+        """Of a stack that of some parts, and of these some rows."""
+        found = Part(*(_of_all(own, parts, rows) for own in self.figures))
         if self.divided:
-            for part, outer in zip(found, _of_all(self.outer, rows)):
-                part.take_outer(outer)
+            found.take_outer(_of_all(self.outer, parts, rows))
         return found
+
+    def stands(self, views: tuple[npt.NDArray[Any], ...]) -> bool:
+        """Whether its figures are those very ones still."""
+        return all(own is view for own, view in zip(self.figures, views))
 
     @property
     def rest(self) -> Ints:
@@ -124,6 +127,7 @@ class Plan:
     others: dict[str, npt.NDArray[Any]] = field(default_factory=dict)
     memo: dict[object, Any] | None = None
     _stack: Part | None = field(default=None, repr=False)
+    _views: list[tuple[Part, tuple[npt.NDArray[Any], ...]]] = field(default_factory=list, repr=False)
 
     @property
     def last(self) -> list[Part]:
@@ -140,20 +144,21 @@ class Plan:
 
     def complete(self) -> None:
         """Rules have said all: what is worked out from now on stays."""
-        self.memo, self._stack = {}, None
+        self._stack = self.stack
+        self.memo = {}
 
     def of(self, rows: Ints) -> Plan:
         """That of some rows, shape (m,), as if there were no others; complete."""
         others = {name: _rows(own, rows) for name, own in self.others.items()}
-        stack = None if self.memo is None else self._stack
-        parts = [part.of(rows) for part in self.parts] if stack is None else stack.each(rows)
-        there = [n == self.main or bool(part.on.any()) for n, part in enumerate(parts)]
+        every = self.stack
+        there = [n == self.main or bool(on.any()) for n, on in enumerate(every.on.take(rows, axis=1))]
         operands = [[_rows(own, rows) for own in each] for each in (self.attach, self.banks, self.keep)]
         plan = Plan(
-            [part for part, on in zip(parts, there) if on], _rows(self.position, rows), operands[0], operands[1],
+            [], _rows(self.position, rows), operands[0], operands[1],
             _rows(self.acc_banks, rows), _rows(self.drops, rows), _rows(self.first, rows), operands[2],
             sum(there[: self.main]), self.falls and there[self.main + 1], others,
         )
+        plan.take(every.some(there, rows))
         plan.complete()
         if self.memo is not None and plan.memo is not None and "loads" in self.memo:
             # Worked out of every row by itself.
@@ -162,18 +167,45 @@ class Plan:
 
     @property
     def stack(self) -> Part:
-        """All parts as one, their figures of shape (parts, n): one operation on all of them costs little more than on one."""
+        """All parts as one, their figures of shape (parts, n): one operation on all of them costs little more than on one.
+
+        The parts' own figures are views of it until a rule gives one of them others. So what is written into it is theirs.
+        """
         known = self._stack
-        if known is None or self.memo is None:
-            parts = self.parts
-            known = self._stack = Part(
-                np.stack([p.extents for p in parts]), np.stack([p.tiles for p in parts]), np.stack([p.on for p in parts]),
-                np.stack([p.lows for p in parts]), np.stack([p.slices for p in parts]), np.stack([p.thick for p in parts]),
-                np.stack([p.init for p in parts]), np.stack([p.out for p in parts]),
-            )
-            if all(p.divided for p in parts):
-                known.take_outer(np.stack([p.outer for p in parts]))
+        if known is None or (self.memo is None and not self._stands()):
+            made = [columns_of_all([p.extents for p in self.parts]), columns_of_all([p.tiles for p in self.parts]),
+                    np.array([p.on for p in self.parts]), columns_of_all([p.lows for p in self.parts])]
+            known = Part(*made, *(np.array([own[n] for own in (p.figures for p in self.parts)]) for n in range(4, 8)))
+            if all(p.divided for p in self.parts):
+                known.take_outer(columns_of_all([p.outer for p in self.parts]))
+            self.take(known, self.parts)
         return known
+
+    def _stands(self) -> bool:
+        """Whether the parts are those of the stack, as they are."""
+        views = self._views
+        return len(views) == len(self.parts) and all(p is q and q.stands(own) for p, (q, own) in zip(self.parts, views))
+
+    def take(self, every: Part, parts: Sequence[Part] = ()) -> None:
+        """Takes over all parts at once.
+
+        Args:
+            every: their figures, shape (parts, n) each; (parts, n, axes) of axes, a figure of an axis side by side.
+            parts: those that get views of it, if there are some that others know.
+        """
+        self._stack, self._views, self.parts = every, [], list(parts)
+        figures, divided = every.figures, every.divided
+        for n in range(len(every.on)):
+            own = tuple([figure[n] for figure in figures])
+            if parts:
+                part = parts[n]
+                part.extents, part.tiles, part.on, part.lows, part.slices, part.thick, part.init, part.out = own
+            else:
+                part = Part(*own)
+                self.parts.append(part)
+            if divided:
+                part.take_outer(every.outer[n])
+            self._views.append((part, own))
 
     @property
     def firsts(self) -> list[Mask]:
@@ -196,15 +228,33 @@ def _rows(figures: npt.NDArray[Any], rows: Ints) -> npt.NDArray[Any]:
     return figures.take(rows) if figures.ndim == 1 else figures.T.take(rows, axis=1).T
 
 
-def _of_all(figures: npt.NDArray[Any], rows: Ints) -> npt.NDArray[Any]:
-    """Those of all parts, likewise."""
-    return figures.take(rows, axis=1) if figures.ndim < 3 else figures.swapaxes(1, 2).take(rows, axis=2).swapaxes(1, 2)
+def _of_all(figures: npt.NDArray[Any], parts: Sequence[bool], rows: Ints) -> npt.NDArray[Any]:
+    """Those of some parts, likewise."""
+    some = figures if all(parts) else figures[list(parts)]
+    return some.take(rows, axis=1) if some.ndim < 3 else some.swapaxes(1, 2).take(rows, axis=2).swapaxes(1, 2)
+
+
+def columns_of_all(figures: Sequence[npt.NDArray[Any]]) -> npt.NDArray[Any]:
+    """Figures of several parts, of shape (n, axes) each, as one, those of a column side by side; shape (parts, n, axes)."""
+    return np.array([own.T for own in figures]).swapaxes(1, 2)
 
 
 def columns(rows: npt.NDArray[Any]) -> npt.NDArray[Any]:
     """Rows of figures as compiled code takes them: those of a column side by side, shape (.., axes, n)."""
     turned = np.ascontiguousarray(rows.swapaxes(-1, -2))
     return turned if turned.flags.writeable else turned.copy()
+
+
+def by_column(points: Points) -> Points:
+    """Rows as compiled code takes them: a column's values side by side, shape (columns, n); they themselves if they lie so."""
+    turned = np.ascontiguousarray(points.T)
+    return turned if turned.flags.writeable else turned.copy()
+
+
+def give_back(points: Points, turned: Points) -> None:
+    """Writes back what ``by_column`` has made of rows, where it is not they themselves."""
+    if not np.may_share_memory(points, turned):
+        points[...] = turned.T
 
 
 def stacked(figures: Ints) -> Ints:
@@ -272,17 +322,18 @@ def along(values: Ints, axis: Ints) -> Ints:
     return np.where(axis < 0, 1, found)
 
 
-def several(part: Part, spatial: int) -> Mask:
-    """Along which spatial axes a part has several tiles, shape (n, spatial axes)."""
-    return np.asarray(part.outer[:, :spatial] > 1, dtype=np.bool_)
+def in_front(plan: Plan, points: Points, columns_of: Sequence[int], spatial: int, most: Ints, found: Ints) -> None:
+    """Loops around what stands in front of some loops of several tiles of every part, counted from the innermost.
 
-
-def in_front(plan: Plan, part: Part, count: Ints, spatial: int) -> Ints:
-    """Loops around what stands in front of some loops of several tiles, counted from the innermost; shape (n,)."""
-    if not count.any():
-        return np.full(len(plan), spatial, dtype=np.int64)
+    Args:
+        plan: of the rows.
+        points: rows that say in front of how many, shape (n, columns).
+        columns_of: of every part the column that says it, -1 where it is none, -2 where nobody asks.
+        spatial: how many axes the output has.
+        most: so many loops are around it at most, shape (parts, n).
+        found: the result, shape (parts, n).
+    """
     from space import _front_kernel
 
-    found = np.zeros(len(plan), dtype=np.int64)
-    _front_kernel.in_front(columns(plan.position), columns(part.outer), count, spatial, found)
-    return found
+    every, of = plan.stack, np.array(columns_of, dtype=np.int64)
+    _front_kernel.in_front(by_column(points), of, columns(plan.position), columns(every.outer), spatial, most, found)

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from space.model import Model
-from space.plan import Plan, columns, in_front
+from space.plan import Plan, by_column, columns, give_back, in_front
 from space.rule import Column, NumericRule, Points
 from space.rules.cuts import decoded, value_of
 from space.rules.late import beyond_tiles
@@ -33,27 +33,27 @@ class Ahead(NumericRule):
 
     def plan(self, model: Model, points: Points, plan: Plan) -> None:
         """How many loops are left around the initial values of every part."""
-        count, first = model.column(points, "init"), model.column(points, "head_init")
-        for n, part in enumerate(plan.parts):
-            around = in_front(plan, part, first if n < plan.main else count, model.n_spatial)
-            part.init = np.minimum(around, part.out)  # as ``late`` has it
+        every, (init, first) = plan.stack, model.places(("init", "head_init")).tolist()
+        asked = [first if n < plan.main else init for n in range(len(every.on))]
+        in_front(plan, points, asked, model.n_spatial, every.out, every.init)  # as ``late`` has it
 
     def repair(self, model: Model, points: Points, plan: Plan) -> None:
         """No more loops than there are of several tiles, and than leave every tile together."""
-        for name, parts in (("init", plan.parts[plan.main :]), ("head_init", plan.parts[: plan.main])):
-            if name not in model.index:
+        every = plan.stack
+        for name, own in (("init", slice(plan.main, None)), ("head_init", slice(plan.main))):
+            if name not in model.index or not points[:, model.index[name]].any():
                 continue
-            given = points[:, model.index[name]].astype(np.int64)
-            if given.any() and parts:
-                from space import _front_kernel
+            if own.stop == 0:
+                points[:, model.index[name]] = 0
+                continue
+            from space import _front_kernel
 
-                extents = np.stack([columns(p.extents) for p in parts])
-                tiles, outer = np.stack([columns(p.tiles) for p in parts]), np.stack([columns(p.outer) for p in parts])
-                _front_kernel.ahead(
-                    np.array([p.on for p in parts]), extents, tiles, outer, columns(plan.position),
-                    np.array([p.out for p in parts]), model.n_spatial, given.copy(), given,
-                )
-            points[:, model.index[name]] = given if parts else 0
+            figures = (columns(of_all)[own] for of_all in (every.extents, every.tiles, every.outer))
+            rows = by_column(points)
+            _front_kernel.ahead(
+                every.on[own], *figures, columns(plan.position), every.out[own], model.n_spatial, rows, model.index[name],
+            )
+            give_back(points, rows)
 
     def vary(self, model: Model, points: Points, rng: np.random.Generator) -> None:
         """Other loops; as often, along one axis a first part of a few tiles whose values are all written first.

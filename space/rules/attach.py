@@ -7,7 +7,7 @@ import numpy.typing as npt
 
 from autosched.ir.scopes import ACC
 from space.model import Model
-from space.plan import Mask, Plan, columns
+from space.plan import Mask, Plan, by_column, columns, give_back
 from space.rule import Column, Ints, NumericRule, Points
 
 
@@ -35,13 +35,11 @@ class Attach(NumericRule):
         """A load stands directly inside a loop of several iterations that moves its region, or outside of all."""
         from space import _attach_kernel
 
-        own = [model.index[f"load_{operand.label}"] for operand in model.nest.operands]
-        most = [max(model.columns[column].choices) for column in own]
-        given = np.array([np.minimum(points[:, column], m) for column, m in zip(own, most)], dtype=np.int64)
-        given = given.reshape(len(own), len(points))
-        _attach_kernel.inward(*model.around_parts(plan), model.uses, plan.main, given)
-        for column, depth in zip(own, given):
-            points[:, column] = depth
+        own = model.places(tuple([f"load_{operand.label}" for operand in model.nest.operands]))
+        most = np.array([model.columns[column].choices[-1] for column in own.tolist()], dtype=np.int64)
+        rows = by_column(points)
+        _attach_kernel.inward(*model.around_parts(plan), model.uses, plan.main, most, rows, own)
+        give_back(points, rows)
 
     def settle(self, model: Model, points: Points, plan: Plan) -> None:
         """What initial values or stages read is loaded outside of the loops that these stand in front of, or behind."""
@@ -50,13 +48,11 @@ class Attach(NumericRule):
             return
         from space import _attach_kernel
 
-        own = [model.index[f"load_{model.nest.operands[k].label}"] for k in some]
-        given = np.array([points[:, column] for column in own], dtype=np.int64)
+        own = model.places(tuple([f"load_{model.nest.operands[k].label}" for k in some]))
         outer, on, position, attach, _, outside, init, out = model.loops(plan)
-        which = np.array(some, dtype=np.int64)
-        _attach_kernel.outward(outer, on, position, attach, outside, init, out, model.uses, which, given)
-        for column, depth in zip(own, given):
-            points[:, column] = depth
+        rows, which = by_column(points), np.array(some, dtype=np.int64)
+        _attach_kernel.outward(outer, on, position, attach, outside, init, out, model.uses, which, rows, own)
+        give_back(points, rows)
 
     def allows(self, model: Model, points: Points, plan: Plan) -> Mask:
         """Of an operand with gaps, from which zeros are left out, every load begins at the same place of a gap."""
@@ -103,8 +99,9 @@ def standing(model: Model, plan: Plan, operand: int, depth: Ints, outer: Ints) -
     """
     from space import _attach_kernel
 
-    given, on = depth.astype(np.int64)[None], np.ones((1, len(plan)), dtype=np.bool_)
-    _attach_kernel.inward(columns(outer)[None], on, columns(plan.position), model.uses[[operand]], 0, given)
+    given, on = depth.astype(np.int32)[None], np.ones((1, len(plan)), dtype=np.bool_)
+    most, own = np.full(1, len(model.extents)), np.zeros(1, dtype=np.int64)
+    _attach_kernel.inward(columns(outer)[None], on, columns(plan.position), model.uses[[operand]], 0, most, given, own)
     return np.asarray(given[0], dtype=np.int64)
 
 

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
+from space import borders
 from space.model import Model
-from space.plan import Plan
+from space.plan import Plan, by_column, give_back
 from space.rule import Column, NumericRule, Points
 
 if TYPE_CHECKING:
@@ -28,9 +29,8 @@ class Banks(NumericRule):
 
     def columns(self, model: Model) -> tuple[Column, ...]:
         """``banks_<operand>``, ``banks_acc``."""
-        names = [*(o.label for o in model.nest.operands), "acc"]
         # Two for eager points: a third one mostly takes room that larger tiles make more of.
-        return tuple(Column(f"banks_{name}", tuple(range(1, MOST + 1)), 1, 1, 2) for name in names)
+        return tuple(Column(name, tuple(range(1, MOST + 1)), 1, 1, 2) for name in _names(model))
 
     def plan(self, model: Model, points: Points, plan: Plan) -> None:
         """Further banks of every buffer."""
@@ -39,9 +39,15 @@ class Banks(NumericRule):
 
     def repair(self, model: Model, points: Points, plan: Plan) -> None:
         """A buffer has no more banks than it is filled times."""
-        for label, times in zip([*(o.label for o in model.nest.operands), "acc"], model.refilled(plan)):
-            column = model.index[f"banks_{label}"]
-            points[:, column] = np.minimum(points[:, column], times)
+        from space._loads_kernel import refilled
+
+        cut, strips = -1, np.zeros(0, dtype=np.int64)
+        if model.cut is not None:
+            cut, every = model.cut.operand, plan.stack
+            strips = np.where(every.on, borders.strips(model, plan, every), 1).max(axis=0)
+        rows = by_column(points)
+        refilled(*model.loops(plan), cut, strips, rows, model.places(_names(model)))
+        give_back(points, rows)
 
     def explain(self, model: Model, point: npt.NDArray[np.int32], plan: Plan) -> str:
         """The accumulator's; the loads name their own."""
@@ -66,3 +72,8 @@ class Banks(NumericRule):
             stages = [piece.starts.get(n, stage) for n, stage in enumerate(piece.stages) if n >= first]
             for block in ([piece.init] if piece.init is not None else []) + stages:
                 build.double_buffer(block, banks)
+
+
+def _names(model: Model) -> tuple[str, ...]:
+    """The columns of all operands, and of the accumulators."""
+    return *(f"banks_{operand.label}" for operand in model.nest.operands), "banks_acc"

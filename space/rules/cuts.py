@@ -6,16 +6,15 @@ shrink with the part: the output is cut into boxes that run one after another, e
 
 from __future__ import annotations
 
-from dataclasses import replace
 from functools import cache
 
 import numpy as np
 import numpy.typing as npt
 
 from space.model import Model
-from space.plan import Mask, Part, Plan, along, columns, times
+from space.plan import Part, Plan, by_column, columns, give_back
 from space.rule import Column, Ints, NumericRule, Points, evenly
-from space.rules.tiling import are_tiles, behind, divides, make_room, some_axes, tiled_axes
+from space.rules.tiling import are_tiles, make_room, some_axes, tiled_axes
 
 NAMES = ("head", "cut", "cut_again")
 EVERY = 32  # up to so many iterations any number may be cut off an axis; more than that by powers of two
@@ -73,11 +72,6 @@ def _table(axes: tuple[tuple[int, int], ...]) -> Ints:
     return np.array(found, dtype=np.int64)
 
 
-def _given(model: Model, points: Points) -> Ints:
-    """The values of all columns of cuts, as compiled code takes them, shape (3, n)."""
-    return np.array([model.column(points, name) for name in NAMES])
-
-
 def decoded(model: Model, points: Points, name: str) -> tuple[Ints, Ints]:
     """What a column of cuts says: the axis, -1 without, and the indices of it that are meant, shape (n,) each."""
     row = table(model)[model.column(points, name)]
@@ -99,58 +93,42 @@ class Cuts(NumericRule):
         """The head, the main part, the part after the first cut, the last."""
         from space import _cuts_kernel
 
-        whole = plan.body
-        extents, lows = (np.array([columns(figures)] * 4) for figures in (whole.extents, whole.lows))
-        on = np.zeros((4, len(points)), dtype=np.bool_)
-        _cuts_kernel.boxes(table(model), _given(model, points), extents, lows, on)
+        whole, n = plan.body, len(points)
+        extents, lows = np.empty((2, 4, len(model.extents), n), dtype=np.int64)
+        on = np.zeros((4, n), dtype=np.bool_)
+        at = model.places(NAMES)
+        _cuts_kernel.boxes(table(model), by_column(points), at, columns(whole.extents), columns(whole.lows), extents, lows, on)
         plan.main = int(on[0].any())
-        there = [bool(plan.main), True, on[2].any(), on[2].any() and on[3].any()]
-        plan.parts = [
-            replace(whole, extents=extents[p].T, tiles=extents[p].T.copy("K"), on=on[p], lows=lows[p].T)
-            for p in range(4) if there[p]
-        ]
+        there = [bool(plan.main), True, bool(on[2].any()), bool(on[2].any() and on[3].any())]
+        if not all(there):
+            extents, lows, on = (figures[there] for figures in (extents, lows, on))
+        others = [np.array([own] * len(on)) for own in (whole.slices, whole.thick, whole.init, whole.out)]
+        every = Part(extents.swapaxes(1, 2), extents.copy().swapaxes(1, 2), on, lows.swapaxes(1, 2), *others)
+        every.take_outer(np.ones_like(extents).swapaxes(1, 2))
+        plan.take(every)
 
     def repair(self, model: Model, points: Points, plan: Plan) -> None:
         """A cut leaves something of its axis, and a second one follows a first."""
         from space import _cuts_kernel
 
-        good = np.zeros((len(NAMES), len(points)), dtype=np.bool_)
-        _cuts_kernel.possible(table(model), _given(model, points), model.extents, np.zeros_like(model.extents), good)
-        for name, own in zip(NAMES, good):
-            points[~own, model.index[name]] = 0
+        rows = by_column(points)
+        _cuts_kernel.possible(table(model), rows, model.places(NAMES), model.extents, np.zeros_like(model.extents))
+        give_back(points, rows)
 
     def settle(self, model: Model, points: Points, plan: Plan) -> None:
-        """Tiles divide the last part, which is smaller than a tile, or stored or summed otherwise; else the cut is taken back."""
-        again = plan.last[1] if len(plan.last) > 1 else None
-        if again is not None:
-            before = plan.last[0]
-            own = _smaller(again, before) | _otherwise(again, before)
-            idle = again.on & ~(divides(model, plan, again) & divides(model, plan, before) & own)
-            points[idle, model.index["cut_again"]] = 0
-        if plan.last:
-            axis, size = decoded(model, points, "cut")
-            last = plan.last[0]
-            alone = last.on & (points[:, model.index["cut_again"]] == 0)
-            rest = _joined(model, plan, again, last) if again is not None else last
-            tile = along(plan.body.tiles, axis)
-            idle = alone & ~(divides(model, plan, rest) & ((size < tile) | (_otherwise(last, plan.body) & ~_lone(model, plan))))
-            # What is left behind must be tiled evenly without the cut as well: else the row is no point.
-            points[idle, model.index["cut"]] = 0
-        none = (points[:, model.index["cut"]] == 0)
-        points[none, model.index["cut_again"]] = 0
-        if plan.main:
-            head = plan.parts[0]
-            axis, size = decoded(model, points, "head")
-            tile = along(plan.body.tiles, axis)
-            # A first part as large as a tile is a tile, unless it has finer tiles or sums, initial values in front of them (as
-            # where stages stand behind them), or loads something for all the others: then it may be larger too, so that the
-            # engine that computes is not done before these loads are.
-            kept = (head.tiles < np.minimum(plan.body.tiles, head.extents)).any(axis=1)
-            kept |= head.init < model.n_spatial
-            for keep in plan.keep:
-                kept |= keep
-            small = (size < tile) | kept
-            points[head.on & ~(divides(model, plan, head) & small), model.index["head"]] = 0
+        """Tiles divide the last part, which is smaller than a tile, or stored or summed otherwise; else the cut is taken back.
+
+        What is left behind must be tiled evenly without the cut as well: else the row is no point.
+        """
+        from space import _cuts_kernel
+
+        every, rows, (_, keep, *_) = plan.stack, by_column(points), model.placed(plan, plan.stack)
+        _cuts_kernel.settled(
+            rows, model.places(NAMES), table(model), every.on, columns(every.extents), columns(every.lows), columns(every.tiles),
+            columns(every.outer), every.slices, every.thick, every.init, keep, model.extents, model.uneven, plan.main,
+            plan.main + 1 + plan.falls, model.n_spatial,
+        )
+        give_back(points, rows)
 
     def vary(self, model: Model, points: Points, rng: np.random.Generator) -> None:
         """Another cut; as often, a tile along one axis with the first and the last part that make it come out even.
@@ -219,36 +197,3 @@ def _apart(model: Model, points: Points, rows: Ints, rng: np.random.Generator) -
     for n, column in enumerate(ways):
         own = rows[(two == n).any(axis=1)]
         points[own, column] = evenly(model.values[column], rng, len(own))
-
-
-def _smaller(last: Part, before: Part) -> Mask:
-    """Whether the last part's tile is smaller than that of the part it was cut from."""
-    return np.asarray(times(last.tiles) < times(before.tiles), dtype=np.bool_)
-
-
-def _lone(model: Model, plan: Plan) -> Mask:
-    """Whether the main part is one tile behind a first part of such tiles: they are the main part, and it is cut off twice."""
-    if not plan.main:
-        return np.zeros(len(plan), dtype=np.bool_)
-    head, body = plan.parts[0], plan.body
-    alike = (head.tiles == np.minimum(body.tiles, head.extents)).all(axis=1)
-    return np.asarray(head.on & alike & (body.outer[:, : model.n_spatial] == 1).all(axis=1), dtype=np.bool_)
-
-
-def _otherwise(last: Part, before: Part) -> Mask:
-    """Whether the last part goes over its tiles in other slices, or its sums in finer pieces: it is no tile like the others.
-
-    In coarser ones it is not: that is the program of a first part that is finer and as long as all the others, up to half of an
-    axis; and what comes last is better fine.
-    """
-    others = np.minimum(before.tiles, last.extents)
-    finer = (last.tiles < others).any(axis=1) & (last.tiles <= others).all(axis=1)
-    return np.asarray(finer | (last.slices != before.slices) | (last.thick != before.thick), dtype=np.bool_)
-
-
-def _joined(model: Model, plan: Plan, again: Part, last: Part) -> Part:
-    """The part after the first cut with what the second one took from it."""
-    extents = np.where(again.on[:, None], np.maximum(last.extents, 0), last.extents).copy("K")
-    differ = again.on[:, None] & (again.lows != last.lows)
-    extents = np.where(differ, last.extents + again.extents, extents)
-    return replace(last, extents=extents, tiles=behind(model, plan.body.tiles, extents))

@@ -37,10 +37,13 @@ class First(NumericRule):
         own = points[:, model.index["addend_first"]]
         if not model.nest.addends or not own.any():
             return
-        every = [~(first & model.leads(plan, part)) for part, first in zip(plan.parts, plan.firsts) if first.any()]
-        behind = np.logical_and.reduce(every)
+        from space import _front_kernel
+
+        leads = np.zeros(len(points), dtype=np.bool_)
+        outer, on, position = model.around_parts(plan)
+        _front_kernel.leads(on, position, outer, plan.stack.init, model.n_spatial, leads)
         for k in model.nest.addends:
-            own[(plan.attach[k] > 0) & behind] = 0
+            own[(plan.attach[k] > 0) & ~leads] = 0
 
     def draft(self, model: Model, plan: Plan, terms: Terms) -> None:
         """First, the load engine starts later; otherwise the addends come when it has nothing to do."""

@@ -12,8 +12,10 @@ import numpy as np
 import numpy.typing as npt
 
 from space.model import Model
-from space.plan import Part, Plan, in_front, several
+from space.plan import Part, Plan, by_column, give_back, in_front
 from space.rule import Column, Ints, NumericRule, Points
+
+UNASKED = -2  # column of parts that another rule decides of
 
 
 class Late(NumericRule):
@@ -30,36 +32,29 @@ class Late(NumericRule):
 
     def plan(self, model: Model, points: Points, plan: Plan) -> None:
         """How many loops are left around the stages of the main part, and of the first."""
-        for name, part in (("late", plan.body), ("head_late", plan.parts[0])):
-            if name == "late" or plan.main:
-                part.out = in_front(plan, part, model.column(points, name), model.n_spatial)
-                # What stages take at once begins at once.
-                part.init = np.minimum(part.init, part.out)
+        every, (late, first) = plan.stack, model.places(("late", "head_late")).tolist()
+        asked = [late if n == plan.main else first if n == 0 else UNASKED for n in range(len(every.on))]
+        in_front(plan, points, asked, model.n_spatial, np.full_like(every.out, model.n_spatial), every.out)
+        # What stages take at once begins at once.
+        for n in {0, plan.main}:
+            np.minimum(every.init[n], every.out[n], out=every.init[n])
 
     def repair(self, model: Model, points: Points, plan: Plan) -> None:
         """No more loops than there are of several tiles, and none without a load inside: that is a tile.
 
         What stages find where the first part has left it is loaded outside.
         """
-        for name, part in (("late", plan.body), ("head_late", plan.parts[0])):
-            if name not in model.index:
-                continue
-            column = model.index[name]
-            if not points[:, column].any():
-                continue
-            there = part.on if name == "late" or plan.main else np.zeros(len(points), dtype=np.bool_)
-            most = np.minimum(points[:, column], np.where(there, several(part, model.n_spatial).sum(axis=1), 0))
-            out = in_front(plan, part, most, model.n_spatial)
-            innermost = in_front(plan, part, np.ones(len(points), dtype=np.int64), model.n_spatial)
-            deepest = np.zeros(len(points), dtype=np.int64)
-            for k in range(len(model.nest.operands)):
-                if k in model.behind:
-                    most[plan.keep[k] & (plan.attach[k] > out)] = 0
-                elif k not in model.starting:
-                    left = plan.keep[k] if name == "late" else np.zeros(len(points), dtype=np.bool_)
-                    deepest = np.maximum(deepest, np.where(left, 0, plan.attach[k]))
-            most[deepest <= innermost] = 0
-            points[:, column] = most
+        for name, part in (("late", plan.main), ("head_late", 0)):
+            if name in model.index and points[:, model.index[name]].any():
+                from space import _front_kernel
+
+                rows, (outer, on, position) = by_column(points), model.around_parts(plan)
+                attach, keep, outside, _, _ = model.placed(plan, plan.stack)
+                _front_kernel.late(
+                    rows, model.index[name], part, name == "late" or plan.main > 0, name != "late", on, position, outer,
+                    model.n_spatial, attach, keep, outside,
+                )
+                give_back(points, rows)
 
     def features(self, model: Model, points: Points, plan: Plan) -> list[npt.NDArray[np.float64]]:
         """Log elements that stages take at once, of the main part and of the first."""

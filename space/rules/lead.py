@@ -10,10 +10,10 @@ import numpy as np
 import numpy.typing as npt
 
 from space.model import Model
-from space.plan import Mask, Plan, along
-from space.rule import Column, NumericRule, Points
+from space.plan import Mask, Plan, by_column, columns, give_back
+from space.rule import Column, Ints, NumericRule, Points
 from space.rules.cuts import decoded, table, value_of
-from space.rules.tiling import divisors, like_others, like_others_along, some_axes, tiled_axes
+from space.rules.tiling import divisors, some_axes, tiled_axes
 
 TILES = 3  # that a first part has at most along the axis that it is cut from, where it gets tiles of its own
 
@@ -33,34 +33,36 @@ class Lead(NumericRule):
 
     def plan(self, model: Model, points: Points, plan: Plan) -> None:
         """The first part's tiles."""
-        axis, size = decoded(model, points, "head_tile")
-        own = np.flatnonzero(axis >= 0)
-        if not plan.main or not len(own):
+        if not plan.main or "head_tile" not in model.index:
             return
-        first = plan.parts[0]
-        tiles = first.tiles.copy("K")
-        tiles[own] = like_others(model, plan, first)[own]
-        tiles[own, axis[own]] = np.minimum(tiles[own, axis[own]], size[own])
-        first.tiles = tiles
+        from space import _tiles_kernel
+
+        every = plan.stack
+        extents, tiles, outer = (columns(figures) for figures in (every.extents, every.tiles, every.outer))
+        _tiles_kernel.led(by_column(points), table(model), model.index["head_tile"], extents, model.extents, model.uneven,
+                          plan.main, tiles, outer)
 
     def repair(self, model: Model, points: Points, plan: Plan) -> None:
         """Only a first part has tiles of its own; they divide it, and are finer than the others', or as they are and several."""
         if "head_tile" not in model.index:
             return
-        own = points[:, model.index["head_tile"]]
         if not plan.main:
-            own[:] = 0
-        if not own.any():
+            points[:, model.index["head_tile"]] = 0
             return
-        axis, size = decoded(model, points, "head_tile")
-        first = plan.parts[0]
-        finer = (size < like_others_along(model, plan, first, axis)) | _alike(model, points, plan)
-        own[~(first.on & (axis >= 0) & finer) | (along(first.extents, axis) % np.maximum(size, 1) > 0)] = 0
+        from space import _tiles_kernel
+
+        rows = by_column(points)
+        _tiles_kernel.leading(rows, *_asked(model, plan))
+        give_back(points, rows)
 
     def settle(self, model: Model, points: Points, plan: Plan) -> None:
         """Tiles as long as the others' make a part of its own only where their initial values, or all stages, stand apart."""
         if "head_tile" in model.index and plan.main:
-            points[_alike(model, points, plan) & (plan.parts[0].init == model.n_spatial), model.index["head_tile"]] = 0
+            from space import _tiles_kernel
+
+            rows = by_column(points)
+            _tiles_kernel.follows(rows, *_asked(model, plan), plan.stack.init, model.n_spatial)
+            give_back(points, rows)
 
     def vary(self, model: Model, points: Points, rng: np.random.Generator) -> None:
         """Other tiles of the first part; as often, the others get longer ones, and it keeps what they had. It is there then."""
@@ -98,8 +100,9 @@ class Lead(NumericRule):
         return f"first in tiles of {model.nest.axes[axis[0]].name}={size[0]}" if axis[0] >= 0 else ""
 
 
-def _alike(model: Model, points: Points, plan: Plan) -> Mask:
-    """Whether the first part is of several tiles such as the others', which is said by that along the axis it was cut from."""
-    (axis, size), (cut, _), first = decoded(model, points, "head_tile"), decoded(model, points, "head"), plan.parts[0]
-    same = (axis == cut) & (size == like_others_along(model, plan, first, axis)) & (size < along(first.extents, axis))
-    return np.asarray(first.on & (axis >= 0) & same, dtype=np.bool_)
+def _asked(model: Model, plan: Plan) -> tuple[Ints, int, int, Mask, Ints, Ints, Ints, Mask, int]:
+    """What compiled code asks: what cuts mean, the first part's columns, which parts there are, and how they are tiled."""
+    head, own = model.places(("head", "head_tile")).tolist()
+    every = plan.stack
+    return (table(model), head, own, every.on, columns(every.extents), columns(every.tiles), model.extents, model.uneven,
+            plan.main)

@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from space.model import Model
-from space.plan import Plan
+from space.plan import Plan, by_column, columns, give_back
 from space.rule import Column, NumericRule, Points
 
 
@@ -25,14 +25,14 @@ class Order(NumericRule):
 
     def repair(self, model: Model, points: Points, plan: Plan) -> None:
         """Axes of one tile go last, in axis order: moving them changes nothing."""
-        spatial = model.n_spatial
-        position = model.position[model.column(points, "order")][:, :spatial]
-        outer = plan.body.outer[:, :spatial]
-        fixed = model.extents[None, :spatial] == 1
-        rank = np.where(outer > 1, position, spatial + np.arange(spatial)[None, :] + np.where(fixed, spatial, 0))
-        place = np.argsort(np.argsort(rank, axis=1, kind="stable"), axis=1, kind="stable")
-        weights, keys, by_key = model.order_keys
-        points[:, model.index["order"]] = by_key[np.searchsorted(keys, place @ weights)]
+        from space import _order_kernel
+
+        rows = by_column(points)
+        _order_kernel.ordered(
+            rows, model.index["order"], model.position, model.extents, columns(plan.stack.outer)[plan.main], *model.order_keys,
+            np.zeros(model.n_spatial, dtype=np.int64),
+        )
+        give_back(points, rows)
 
     def features(self, model: Model, points: Points, plan: Plan) -> list[npt.NDArray[np.float64]]:
         """The place of every axis."""

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 import numpy as np
 import numpy.typing as npt
 
 from space.model import Model
-from space.plan import Plan
-from space.rule import Column, NumericRule, Points, evenly
-from space.rules.tiling import divisors, known_to
+from space.plan import Mask, Plan, by_column, columns, give_back
+from space.rule import Column, Ints, NumericRule, Points, evenly
+from space.rules.tiling import divisors
 
 
 class Ramp(NumericRule):
@@ -28,14 +30,22 @@ class Ramp(NumericRule):
         names = ((a, f"head_{model.nest.axes[a].name}") for a in model.nest.reduce)
         return [(a, model.index[name]) for a, name in names if name in model.index]
 
+    def _where(self, model: Model) -> tuple[Ints, Ints, Ints]:
+        """The axes, their columns, and those of the others' tiles; without columns none; shape (columns,) each."""
+        axes = [model.nest.axes[a].name for a in model.nest.reduce]
+        own, others = (model.places(tuple([kind + name for name in axes])) for kind in ("head_", "tile_"))
+        return np.array(model.nest.reduce, dtype=np.int64)[own >= 0], own[own >= 0], others[own >= 0]
+
     def plan(self, model: Model, points: Points, plan: Plan) -> None:
         """The first part's tiles."""
-        if not plan.main:
+        axes, own, _ = self._where(model)
+        if not plan.main or not len(axes):
             return
-        tiles = plan.parts[0].tiles.copy("K")
-        for a, column in self._columns(model):
-            tiles[:, a] = np.minimum(tiles[:, a], points[:, column])
-        plan.parts[0].tiles = tiles
+        from space import _tiles_kernel
+
+        every = plan.stack
+        extents, tiles, outer = (columns(figures) for figures in (every.extents, every.tiles, every.outer))
+        _tiles_kernel.ramped(by_column(points), axes, own, extents, tiles, outer)
 
     def repair(self, model: Model, points: Points, plan: Plan) -> None:
         """Only a first part has finer pieces, and only of what the others take at once."""
@@ -46,19 +56,17 @@ class Ramp(NumericRule):
 
     def settle(self, model: Model, points: Points, plan: Plan) -> None:
         """A reduction is split only around a load: what only the first part loads there splits only the first part's."""
-        deepest, others = np.zeros((2, len(points)), dtype=np.int64)
-        on = plan.parts[0].on if plan.main else np.zeros(len(points), dtype=np.bool_)
-        for attach, keep in zip(plan.attach, plan.keep):
-            deepest = np.maximum(deepest, attach)
-            others = np.maximum(others, np.where(on & keep, 0, attach))
-        for a, column in self._columns(model):
-            position, tile = plan.position[:, a], model.index.get(f"tile_{model.nest.axes[a].name}")
-            if tile is not None:
-                pieces = np.minimum(points[:, column], points[:, tile])
-                # Of pieces that leave a smaller one there is no telling but as the others': the column has none.
-                alone = (others <= position) & (position < deepest) & known_to(model.values[column], pieces)
-                points[alone, column], points[alone, tile] = pieces[alone], model.extents[a]
-            points[deepest <= position, column] = model.extents[a]
+        axes, own, others = self._where(model)
+        if not len(axes):
+            return
+        from space import _tiles_kernel
+
+        rows, (attach, keep, *_) = by_column(points), model.placed(plan, plan.stack)
+        _tiles_kernel.settled(
+            rows, axes, own, others, plan.stack.on, plan.main > 0, columns(plan.position), attach, keep, model.extents,
+            _known(tuple([model.columns[column].choices for column in own.tolist()])),
+        )
+        give_back(points, rows)
 
     def vary(self, model: Model, points: Points, rng: np.random.Generator) -> None:
         """Another piece for the first part; as often, all others get a larger one, and the first part keeps what they had."""
@@ -87,3 +95,12 @@ class Ramp(NumericRule):
         """The sizes that differ."""
         said = [f"{model.nest.axes[a].name}={point[c]}" for a, c in self._columns(model) if point[c] < model.extents[a]]
         return "first by " + " ".join(said) if said else ""
+
+
+@cache
+def _known(choices: tuple[tuple[int, ...], ...]) -> Mask:
+    """Of the values of some columns which there are, shape (columns, most + 1)."""
+    found = np.zeros((len(choices), 1 + max(map(max, choices))), dtype=np.bool_)
+    for own, values in zip(found, choices):
+        own[list(values)] = True
+    return found

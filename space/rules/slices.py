@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from space.model import Model
-from space.plan import Mask, Part, Plan, columns, times
+from space.plan import Mask, Part, Plan, by_column, columns, give_back, times
 from space.rule import Column, Ints, NumericRule, Points, evenly
 from space.rules.cuts import table, value_of
 from space.rules.tiling import some_axes, tiled_axes
@@ -41,20 +41,16 @@ class Slices(NumericRule):
         """The axis of every part; one that has a single slice there goes whole."""
         from space import _slices_kernel
 
-        found = np.zeros((2, len(plan.parts), len(points)), dtype=np.int64)
-        _slices_kernel.slices(*_parts(model, plan), _given(model, points), found)
-        for part, axis, thick in zip(plan.parts, *found):
-            part.slices, part.thick = axis, thick
+        every = plan.stack
+        _slices_kernel.slices(*_parts(model, plan), by_column(points), model.places(NAMES), every.slices, every.thick)
 
     def repair(self, model: Model, points: Points, plan: Plan) -> None:
         """There is more than one slice somewhere; no thickness is more than what is done. What is not sliced has none."""
         from space import _slices_kernel
 
-        given = _given(model, points)
-        _slices_kernel.sliced(*_parts(model, plan), given)
-        for name, done in zip(NAMES, given):
-            if name in model.index:
-                points[:, model.index[name]] = done
+        rows = by_column(points)
+        _slices_kernel.sliced(*_parts(model, plan), rows, model.places(NAMES))
+        give_back(points, rows)
 
     def vary(self, model: Model, points: Points, rng: np.random.Generator) -> None:
         """Other slices; as often, the last tile along one axis is a part of its own, for slices of its own."""
@@ -108,15 +104,9 @@ def final(plan: Plan) -> list[Mask]:
     return found[::-1]
 
 
-def _given(model: Model, points: Points) -> Ints:
-    """Axis and thickness that are asked for, of all parts and of the last of several, as compiled code takes them; (4, n)."""
-    return np.array([model.column(points, name, int(name.endswith("size"))) for name in NAMES])
-
-
 def _parts(model: Model, plan: Plan) -> tuple[Mask, Ints, Ints, int, int, bool]:
     """What compiled code asks of a plan's parts: which exist, their extents and tiles, which one is the main one; of all points
     how many axes the output has, and whether slices may leave a rest.
     """
-    extents, tiles = (np.array([columns(figures) for figures in every])
-                      for every in ([p.extents for p in plan.parts], [p.tiles for p in plan.parts]))
-    return np.array([p.on for p in plan.parts]), extents, tiles, plan.main, model.n_spatial, model.slices_leave
+    every = plan.stack
+    return every.on, columns(every.extents), columns(every.tiles), plan.main, model.n_spatial, model.slices_leave

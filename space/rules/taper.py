@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from space import tails
 from space.model import Model
-from space.plan import Mask, Plan
+from space.plan import Mask, Plan, by_column, columns
 from space.rule import Column, Ints, NumericRule, Points
 from space.rules.slices import final
 from space.rules.tiling import divisors
@@ -50,16 +50,15 @@ class Taper(NumericRule):
 
     def plan(self, model: Model, points: Points, plan: Plan) -> None:
         """The last part's tiles."""
-        columns, since = self._columns(model), plan.main + 1
-        for part, last in zip(plan.parts[since:], final(plan)[since:]):
-            rows = np.flatnonzero(last)
-            if not len(rows) or not columns:
-                continue
-            tiles = part.tiles.copy("K")
-            for a, column in columns:
-                own = points[rows, column]
-                tiles[rows, a] = np.where(own > 0, own, tiles[rows, a])
-            part.tiles = tiles
+        at = self._columns(model)
+        if not at or len(plan.parts) == plan.main + 1:
+            return
+        from space import _tiles_kernel
+
+        axes, own = np.array(at, dtype=np.int64).T
+        every = plan.stack
+        extents, tiles, outer = (columns(figures) for figures in (every.extents, every.tiles, every.outer))
+        _tiles_kernel.tapered(by_column(points), axes.copy(), own.copy(), every.on, plan.main, extents, tiles, outer)
 
     def repair(self, model: Model, points: Points, plan: Plan) -> None:
         """Only a last part has pieces of its own."""

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from space.model import Model
-from space.plan import Mask, Part, Plan
+from space.plan import Mask, Part, Plan, by_column, columns
 from space.rule import Column, Ints, NumericRule, Points, evenly
 
 EVERY = 64  # tiles up to this may divide what a cut leaves; longer ones are divisors of the whole axis only
@@ -192,15 +192,12 @@ class Tiling(NumericRule):
 
         So is one behind the main part that the tile does not divide.
         """
-        # A column's figures stand side by side.
-        tiles = points.T.take(tile_columns(model, range(len(model.nest.axes))), axis=0).astype(np.int64).T
-        for n, part in enumerate(plan.parts):
-            own = part.tiles
-            part.tiles = behind(model, tiles, part.extents) if n > plan.main else np.minimum(tiles, part.extents)
-            if plan.falls and n == plan.main + 1:
-                part.tiles = np.where(own < part.extents, own, part.tiles)
-            if n < plan.main:
-                part.tiles = np.where(part.extents < model.extents[None, :], part.extents, part.tiles)
+        from space import _tiles_kernel
+
+        every = plan.stack
+        extents, tiles, outer = (columns(figures) for figures in (every.extents, every.tiles, every.outer))
+        at = model.places(tuple([f"tile_{axis.name}" for axis in model.nest.axes]))
+        _tiles_kernel.tiled(by_column(points), at, model.extents, extents, plan.main, plan.falls, tiles, outer)
 
     def repair(self, model: Model, points: Points, plan: Plan) -> None:
         """The largest tile that divides the main part, or that is the smallest for a number of tiles of an axis without cuts."""
