@@ -84,3 +84,47 @@ def outward(
                         depth = max(depth, position[a, r] + 1)
             # Several parts load it for themselves, if at all in front of all their loops.
             points[columns[n], r] = min(first, given) if depth == 0 and there > 1 else depth
+
+
+@lean
+def stays(
+    points: Any, column: int, k: int, on: Any, extents: Any, tiles: Any, position: Any, attach: Any, uses: Any, whole: Any,
+    gaps: Any, main: int,
+) -> None:
+    """Takes back that the first of several parts loads an operand for all, where it does not need all of it; in place.
+
+    Args:
+        points: rows that ask for it, shape (columns, n).
+        column: that asks for it.
+        k: the operand.
+        on: whether a part exists, shape (parts, n).
+        extents: iterations of every axis, shape (parts, axes, n).
+        tiles: iterations inside a tile, likewise.
+        position: of every axis' loop, shape (axes, n).
+        attach: loops around the load, shape (n,).
+        uses: which axes move the region of which operand, shape (operands, axes).
+        whole: iterations of every axis of all parts together, shape (axes,).
+        gaps: by how much axes move each dimension that pieces may leave holes in, shape (dims, axes).
+        main: which part is the main one.
+    """
+    axes = len(whole)
+    for r in range(points.shape[1]):
+        if points[column, r] == 0:
+            continue
+        several = False
+        for p in range(on.shape[0]):
+            several = several or (p != main and on[p, r])
+        # Only where it loads inside of loops, and leaves no holes between what it loads: a stride over more than a piece would.
+        good, first = several and attach[r] > 0, 0 if on[0, r] else main
+        for a in range(axes):
+            good = good and (not uses[k, a] or extents[first, a, r] == whole[a])
+        for d in range(gaps.shape[0]):
+            span = 1
+            for a in range(axes):
+                piece = whole[a] if position[a, r] >= attach[r] else tiles[first, a, r]
+                span += (piece - 1) * gaps[d, a]
+            for a in range(axes):
+                piece = whole[a] if position[a, r] >= attach[r] else tiles[first, a, r]
+                good = good and not (piece < whole[a] and gaps[d, a] > 0 and piece * gaps[d, a] > span)
+        if not good:
+            points[column, r] = 0

@@ -85,12 +85,19 @@ def leads(on: Any, position: Any, outer: Any, init: Any, spatial: int, found: An
         found[r] = False
         for p in range(on.shape[0]):
             if on[p, r]:
-                several, once = False, True
-                for a in range(outer.shape[1]):
-                    several = several or (a < spatial and outer[p, a, r] > 1)
-                    once = once and (outer[p, a, r] == 1 or position[a, r] >= init[p, r])
-                found[r] = several and once
+                found[r] = leads_in(position, outer, init, spatial, p, r)
                 break
+
+
+@lean
+def leads_in(position: Any, outer: Any, init: Any, spatial: int, p: int, r: int) -> bool:
+    """Whether a part of a point ``r`` has several tiles, and writes all its initial values in front of these."""
+    several = False
+    for a in range(outer.shape[1]):
+        several = several or (a < spatial and outer[p, a, r] > 1)
+        if outer[p, a, r] != 1 and position[a, r] < init[p, r]:
+            return False
+    return several
 
 
 @lean

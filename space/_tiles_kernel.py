@@ -56,6 +56,24 @@ def even(extent: int, tile: int, uncut: bool) -> bool:
 
 
 @lean
+def rounded(points: Any, columns: Any, tables: Any, starts: Any, widths: Any, extents: Any) -> None:
+    """The nearest sizes of tiles, in place.
+
+    Args:
+        points: the rows.
+        columns: the column of every axis' tile, -1 where nothing is asked, shape (axes,).
+        tables: of every axis a row for every extent, by tile, one behind the other.
+        starts: where each of them begins, shape (axes,).
+        widths: how long its rows are, shape (axes,).
+        extents: iterations of every axis, shape (axes, n).
+    """
+    for a in range(len(columns)):
+        if columns[a] >= 0:
+            for r in range(points.shape[1]):
+                points[columns[a], r] = tables[starts[a] + extents[a, r] * widths[a] + points[columns[a], r]]
+
+
+@lean
 def tiled(points: Any, columns: Any, whole: Any, extents: Any, main: int, falls: bool, tiles: Any, outer: Any) -> None:
     """Every part has the tile, or less where it is smaller; what is cut off in front of the main one is one tile along its axis.
 

@@ -347,7 +347,7 @@ def _corrected(model: Model, plan: Plan, terms: Terms) -> Terms:
     parts = [{name: _one(getattr(terms, name), p) for name in names} for p in range(len(plan.parts))]
     each = [Terms(part, *(_open(was[name]) for name in names)) for part, was in zip(plan.parts, parts)]
     for own in each:
-        for rule in model.rules:
+        for rule in model.overriding("draft"):
             rule.draft(model, plan, own)
     return Terms(terms.part, *(
         getattr(terms, name) if all(_same(getattr(own, name), was[name]) for own, was in zip(each, parts))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -40,6 +41,14 @@ class Shape:
     spans: Ints
     strides: Ints
     often: Ints
+
+    @cached_property
+    def gaps(self) -> Ints:
+        """By how much axes move each dimension that pieces may leave holes in, shape (dims, axes).
+
+        An axis that moves a dimension alone, step by step, leaves none.
+        """
+        return np.ascontiguousarray(self.coeffs.T[(self.coeffs.sum(axis=0) > 1) | (self.coeffs < 0).any(axis=0)])
 
     @staticmethod
     def of(model: Model, operand: int) -> Shape:

@@ -25,7 +25,7 @@ from space.figures import Floats, Loads, Shape
 from space.nest import Nest
 from space.operands import Operand
 from space.padding import Padding
-from space.plan import Mask, Part, Plan, along, columns, once, stacked, times, turned
+from space.plan import Figures, Mask, Part, Plan, along, columns, once, stacked, times, turned
 from space.rule import Column, Ints, NumericRule, Points
 
 LAID_OUT = "laid out"  # the original of a nest that makes a weight of what another one has stored
@@ -95,6 +95,7 @@ class Model:
         self.rules = tuple(rules)
         self._owned = {rule: rule.columns(self) for rule in self.rules}
         self._places: dict[tuple[str, ...], Ints] = {}
+        self._once: dict[object, Any] = {}
         self._drawn: dict[NumericRule, tuple[Ints, Ints, Ints, Points]] = {}
         self.columns: tuple[Column, ...] = tuple(c for columns in self._owned.values() for c in columns)
         self.index = {c.name: n for n, c in enumerate(self.columns)}
@@ -169,6 +170,22 @@ class Model:
         if names not in self._places:
             self._places[names] = np.array([self.index.get(name, -1) for name in names], dtype=np.int64)
         return self._places[names]
+
+    def overriding(self, method: str) -> tuple[NumericRule, ...]:
+        """The rules that have a method of their own, in order."""
+        neutral = getattr(NumericRule, method)
+        return self.once(method, lambda: tuple([rule for rule in self.rules if getattr(type(rule), method) is not neutral]))
+
+    def owned_at(self, rule: NumericRule) -> Ints:
+        """Where the columns stand that a rule has made, shape (its columns,)."""
+        return self.once((rule, "columns"), lambda: np.array([self.index[c.name] for c in self._owned[rule]], dtype=np.int64))
+
+    def once(self, key: object, made: Callable[[], Figures]) -> Figures:
+        """What a rule works out of the sketch alone, by a key of its own; worked out once, and not to be changed."""
+        if key not in self._once:
+            self._once[key] = made()
+        found: Figures = self._once[key]
+        return found
 
     def neutral(self, n: int) -> Plan:
         """What ``n`` points mean before any rule has spoken: one tile, everything loaded once, one bank."""
@@ -352,7 +369,7 @@ class Model:
     def placed(self, plan: Plan, part: Part) -> tuple[Ints, Mask, Mask, Ints, Ints]:
         """Where loads stand in a part, or in all: ``attach``, ``keep``, ``outside``, ``init``, ``out`` of ``_loads_kernel.fills``."""
         every = len(self.nest.operands), len(plan)
-        init, out = (np.array(np.atleast_2d(own)) for own in (part.init, part.out))
+        init, out = (own if own.ndim > 1 else own[None] for own in (part.init, part.out))
         attach: Ints = np.array(plan.attach, dtype=np.int64).reshape(every)
         keep: Mask = np.array(plan.keep, dtype=np.bool_).reshape(every)
         return attach, keep, self._outside_of, init, out

@@ -82,7 +82,9 @@ class Part:
 
     def stands(self, views: tuple[npt.NDArray[Any], ...]) -> bool:
         """Whether its figures are those very ones still."""
-        return all(own is view for own, view in zip(self.figures, views))
+        extents, tiles, on, lows, slices, thick, init, out = views
+        alike = self.extents is extents and self.tiles is tiles and self.on is on and self.lows is lows
+        return alike and self.slices is slices and self.thick is thick and self.init is init and self.out is out
 
     @property
     def rest(self) -> Ints:
@@ -183,8 +185,12 @@ class Plan:
 
     def _stands(self) -> bool:
         """Whether the parts are those of the stack, as they are."""
-        views = self._views
-        return len(views) == len(self.parts) and all(p is q and q.stands(own) for p, (q, own) in zip(self.parts, views))
+        if len(self._views) != len(self.parts):
+            return False
+        for part, (known, views) in zip(self.parts, self._views):
+            if part is not known or not known.stands(views):
+                return False
+        return True
 
     def take(self, every: Part, parts: Sequence[Part] = ()) -> None:
         """Takes over all parts at once.
@@ -206,6 +212,13 @@ class Plan:
             if divided:
                 part.take_outer(every.outer[n])
             self._views.append((part, own))
+
+    def repeat(self, part: int) -> None:
+        """Has a part stand twice, one behind the other, for a rule to make two of it."""
+        of, every = [*range(part + 1), *range(part, len(self.parts))], self.stack
+        found = Part(*(_taken(own, of) for own in every.figures))
+        found.take_outer(_taken(every.outer, of))
+        self.take(found)
 
     @property
     def firsts(self) -> list[Mask]:
@@ -230,8 +243,13 @@ def _rows(figures: npt.NDArray[Any], rows: Ints) -> npt.NDArray[Any]:
 
 def _of_all(figures: npt.NDArray[Any], parts: Sequence[bool], rows: Ints) -> npt.NDArray[Any]:
     """Those of some parts, likewise."""
-    some = figures if all(parts) else figures[list(parts)]
+    some = figures if all(parts) else _taken(figures, np.flatnonzero(parts).tolist())
     return some.take(rows, axis=1) if some.ndim < 3 else some.swapaxes(1, 2).take(rows, axis=2).swapaxes(1, 2)
+
+
+def _taken(figures: npt.NDArray[Any], parts: list[int]) -> npt.NDArray[Any]:
+    """Those of some parts; figures of a column stay side by side."""
+    return figures[parts] if figures.ndim < 3 else figures.swapaxes(1, 2)[parts].swapaxes(1, 2)
 
 
 def columns_of_all(figures: Sequence[npt.NDArray[Any]]) -> npt.NDArray[Any]:

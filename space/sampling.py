@@ -199,9 +199,12 @@ class Sampled(Listed):
             rows = np.flatnonzero(decides[n])
             if len(rows):
                 # A rule may change what others decide, so that its own makes sense.
-                part = own[rows] if alone else np.ascontiguousarray(own[rows, nest])
+                part = own.take(rows, axis=0) if alone else np.ascontiguousarray(own[rows, nest])
                 rule.vary(model, part, rng)
-                own[rows, nest] = part
+                if alone:
+                    own[rows] = part
+                else:
+                    own[rows, nest] = part
 
     def moved(self, points: Points, sketch: int) -> Points:
         """Rows of another sketch with the decisions of points; a value that it does not have becomes its default."""

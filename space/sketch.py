@@ -113,7 +113,7 @@ class Sketch:
         """Which rows every rule allows, whether they fit or not, shape (n,); ``plans`` says what they mean, nest by nest."""
         ok = np.ones(len(rows), dtype=np.bool_)
         for (model, own), plan in zip(self.split(rows), plans):
-            for rule in model.rules:
+            for rule in model.overriding("allows"):
                 ok &= rule.allows(model, own, plan)
         return ok
 
@@ -182,6 +182,15 @@ class Sketch:
         """Of numbers drawn between 0 and 1, those from which on each of the rules behind the first is asked."""
         sums = self.weights.cumsum()
         return tuple((sums / sums[-1]).tolist()[:-1]) if len(sums) else ()
+
+    @cached_property
+    def looping(self) -> tuple[Ints, Ints, Ints]:
+        """The columns that say in which order loops are and what stays on chip; those of tiles, and which tiles are whole."""
+        names = [column.name.rpartition(".")[2] for column in self.columns]
+        kept = [n for n, name in enumerate(names) if name == "order" or name.startswith("keep_")]
+        tiles = [n for n, name in enumerate(names) if name.startswith("tile_")]
+        whole = [self.columns[n].default for n in tiles]
+        return np.array(kept, dtype=np.int64), np.array(tiles, dtype=np.int64), np.array(whole, dtype=np.int64)
 
     @cached_property
     def loads(self) -> tuple[int, ...]:

@@ -163,13 +163,9 @@ class Space(Sampled):
         out = np.zeros_like(points)
         out[:, 0] = points[:, 0]
         for k, rows, own in self.groups(points):
-            kind = np.zeros_like(own)
-            for n, column in enumerate(self.sketches[k].columns):
-                name = column.name.rpartition(".")[2]
-                if name == "order" or name.startswith("keep_"):
-                    kind[:, n] = own[:, n]
-                elif name.startswith("tile_"):
-                    kind[:, n] = own[:, n] < column.default
+            kind, (kept, tiles, whole) = np.zeros_like(own), self.sketches[k].looping
+            kind[:, kept] = own[:, kept]
+            kind[:, tiles] = own[:, tiles] < whole
             out[rows] = self.wide(k, kind)
         return out
 

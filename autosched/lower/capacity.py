@@ -55,7 +55,8 @@ def copies_of(wanted: Figure, turns: Figure) -> Any:
 
 def needed(held: Sequence[Held]) -> Any:
     """Elements that buffers of one memory take at the fullest moment, as figures of ``Held``; 0 without any."""
-    sums: list[Any] = [sum(h.size * h.copies for h in held if h.first <= at <= h.last) for at in {h.first for h in held}]
+    taken = [(h.first, h.last, h.size * h.copies) for h in held]
+    sums: list[Any] = [sum(own for first, last, own in taken if first <= at <= last) for at in {h.first for h in held}]
     return reduce(np.maximum, sums, 0)
 
 

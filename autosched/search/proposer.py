@@ -511,7 +511,11 @@ def _ordered(points: Points) -> Points:
 
 def _enough(lowest: dict[int, float], points: Points) -> Floats:
     """Beyond which drafts of points nobody asks how far they are, by the lowest of every form."""
-    return FAR * np.array([lowest.get(form, np.inf) for form in points[:, 0].tolist()])
+    found = np.full(1 + max(lowest, default=-1), np.inf)
+    found[list(lowest)] = list(lowest.values())
+    forms = points[:, 0]
+    there = forms < len(found)
+    return FAR * np.where(there, found[np.where(there, forms, 0)], np.inf) if len(found) else np.full(len(points), np.inf)
 
 
 def _note(lowest: dict[int, float], points: Points, drafts: Floats) -> None:

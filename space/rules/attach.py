@@ -29,14 +29,14 @@ class Attach(NumericRule):
 
     def plan(self, model: Model, points: Points, plan: Plan) -> None:
         """Depths of all loads."""
-        plan.attach = [model.column(points, f"load_{o.label}") for o in model.nest.operands]
+        plan.attach = list(points.T[model.owned_at(self)].astype(np.int64))
 
     def repair(self, model: Model, points: Points, plan: Plan) -> None:
         """A load stands directly inside a loop of several iterations that moves its region, or outside of all."""
         from space import _attach_kernel
 
-        own = model.places(tuple([f"load_{operand.label}" for operand in model.nest.operands]))
-        most = np.array([model.columns[column].choices[-1] for column in own.tolist()], dtype=np.int64)
+        own = model.owned_at(self)
+        most = model.once((self, "most"), lambda: np.array([c.choices[-1] for c in model.owned(self)], dtype=np.int64))
         rows = by_column(points)
         _attach_kernel.inward(*model.around_parts(plan), model.uses, plan.main, most, rows, own)
         give_back(points, rows)
@@ -48,7 +48,7 @@ class Attach(NumericRule):
             return
         from space import _attach_kernel
 
-        own = model.places(tuple([f"load_{model.nest.operands[k].label}" for k in some]))
+        own = model.owned_at(self)[some]
         outer, on, position, attach, _, outside, init, out = model.loops(plan)
         rows, which = by_column(points), np.array(some, dtype=np.int64)
         _attach_kernel.outward(outer, on, position, attach, outside, init, out, model.uses, which, rows, own)

@@ -29,13 +29,13 @@ class Banks(NumericRule):
 
     def columns(self, model: Model) -> tuple[Column, ...]:
         """``banks_<operand>``, ``banks_acc``."""
+        names = [*(o.label for o in model.nest.operands), "acc"]
         # Two for eager points: a third one mostly takes room that larger tiles make more of.
-        return tuple(Column(name, tuple(range(1, MOST + 1)), 1, 1, 2) for name in _names(model))
+        return tuple(Column(f"banks_{name}", tuple(range(1, MOST + 1)), 1, 1, 2) for name in names)
 
     def plan(self, model: Model, points: Points, plan: Plan) -> None:
         """Further banks of every buffer."""
-        plan.banks = [model.column(points, f"banks_{o.label}", 1) - 1 for o in model.nest.operands]
-        plan.acc_banks = model.column(points, "banks_acc", 1) - 1
+        *plan.banks, plan.acc_banks = points.T[model.owned_at(self)].astype(np.int64) - 1
 
     def repair(self, model: Model, points: Points, plan: Plan) -> None:
         """A buffer has no more banks than it is filled times."""
@@ -46,7 +46,7 @@ class Banks(NumericRule):
             cut, every = model.cut.operand, plan.stack
             strips = np.where(every.on, borders.strips(model, plan, every), 1).max(axis=0)
         rows = by_column(points)
-        refilled(*model.loops(plan), cut, strips, rows, model.places(_names(model)))
+        refilled(*model.loops(plan), cut, strips, rows, model.owned_at(self))
         give_back(points, rows)
 
     def explain(self, model: Model, point: npt.NDArray[np.int32], plan: Plan) -> str:
@@ -72,8 +72,3 @@ class Banks(NumericRule):
             stages = [piece.starts.get(n, stage) for n, stage in enumerate(piece.stages) if n >= first]
             for block in ([piece.init] if piece.init is not None else []) + stages:
                 build.double_buffer(block, banks)
-
-
-def _names(model: Model) -> tuple[str, ...]:
-    """The columns of all operands, and of the accumulators."""
-    return *(f"banks_{operand.label}" for operand in model.nest.operands), "banks_acc"

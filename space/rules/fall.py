@@ -7,8 +7,6 @@ and larger than what comes last leaves neither engine waiting.
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 import numpy.typing as npt
 
@@ -50,16 +48,16 @@ class Fall(NumericRule):
         on, axis = _asked(model, points, plan)
         if not on.any():
             return
-        whole, rows = plan.body, np.flatnonzero(on)
-        left, taken = (replace(whole, extents=whole.extents.copy("K"), lows=whole.lows.copy("K")) for _ in range(2))
+        plan.repeat(plan.main)
+        (left, taken), rows = plan.parts[plan.main : plan.main + 2], np.flatnonzero(on)
         number, size = KINDS[model.column(points, "fall")[rows]].T
         left.extents[rows, axis[rows]] -= number * size
         taken.extents[rows, axis[rows]] = number * size
         taken.lows[rows, axis[rows]] += left.extents[rows, axis[rows]]
-        left.tiles, taken.tiles = left.extents.copy("K"), taken.extents.copy("K")
-        taken.tiles[rows, axis[rows]] = size
-        taken.on = on
-        plan.parts[plan.main : plan.main + 1] = [left, taken]
+        for part in (left, taken):
+            part.tiles[...], part.outer[...] = part.extents, 1
+        taken.tiles[rows, axis[rows]], taken.outer[rows, axis[rows]] = size, number
+        taken.on[...] = on
         plan.falls = True
 
     def repair(self, model: Model, points: Points, plan: Plan) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import cache
+from collections.abc import Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -32,6 +32,9 @@ class Ramp(NumericRule):
 
     def _where(self, model: Model) -> tuple[Ints, Ints, Ints]:
         """The axes, their columns, and those of the others' tiles; without columns none; shape (columns,) each."""
+        return model.once((self, "where"), lambda: self._found(model))
+
+    def _found(self, model: Model) -> tuple[Ints, Ints, Ints]:
         axes = [model.nest.axes[a].name for a in model.nest.reduce]
         own, others = (model.places(tuple([kind + name for name in axes])) for kind in ("head_", "tile_"))
         return np.array(model.nest.reduce, dtype=np.int64)[own >= 0], own[own >= 0], others[own >= 0]
@@ -64,7 +67,7 @@ class Ramp(NumericRule):
         rows, (attach, keep, *_) = by_column(points), model.placed(plan, plan.stack)
         _tiles_kernel.settled(
             rows, axes, own, others, plan.stack.on, plan.main > 0, columns(plan.position), attach, keep, model.extents,
-            _known(tuple([model.columns[column].choices for column in own.tolist()])),
+            model.once((self, "known"), lambda: _known([model.columns[column].choices for column in own.tolist()])),
         )
         give_back(points, rows)
 
@@ -97,8 +100,7 @@ class Ramp(NumericRule):
         return "first by " + " ".join(said) if said else ""
 
 
-@cache
-def _known(choices: tuple[tuple[int, ...], ...]) -> Mask:
+def _known(choices: Sequence[tuple[int, ...]]) -> Mask:
     """Of the values of some columns which there are, shape (columns, most + 1)."""
     found = np.zeros((len(choices), 1 + max(map(max, choices))), dtype=np.bool_)
     for own, values in zip(found, choices):

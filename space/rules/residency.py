@@ -6,10 +6,9 @@ import numpy as np
 import numpy.typing as npt
 
 from autosched.ir.scopes import ACC
-from space.apart import needs_all
 from space.model import Model
-from space.plan import Plan
-from space.rule import Column, Ints, NumericRule, Points
+from space.plan import Plan, by_column, columns, give_back
+from space.rule import Column, NumericRule, Points
 from space.rules.attach import standing
 from space.rules.cuts import value_of
 from space.rules.tiling import some_axes, tiled_axes
@@ -32,21 +31,19 @@ class Residency(NumericRule):
 
     def repair(self, model: Model, points: Points, plan: Plan) -> None:
         """Only a first part that needs all of an operand, and loads it inside its loops, can load it for others."""
-        first = plan.parts[0]
-        on = first.on if plan.main else np.zeros(len(points), dtype=np.bool_)
-        several = np.zeros(len(points), dtype=np.bool_)
-        for n, part in enumerate(plan.parts):
-            several |= part.on & (n != plan.main)
+        every = plan.stack
         for k, operand in enumerate(model.nest.operands):
-            name = f"keep_{operand.label}"
-            if name not in model.index:
+            column = model.index.get(f"keep_{operand.label}", -1)
+            if column < 0 or not points[:, column].any():
                 continue
-            kept = points[:, model.index[name]]
-            if not kept.any():
-                continue
-            whole = needs_all(model, plan, k)
-            whole &= _gapless(model, plan, np.where(on[:, None], first.tiles, plan.body.tiles), k)
-            kept[~(several & whole & (plan.attach[k] > 0))] = 0
+            from space import _attach_kernel
+
+            rows = by_column(points)
+            _attach_kernel.stays(
+                rows, column, k, every.on, columns(every.extents), columns(every.tiles), columns(plan.position), plan.attach[k],
+                model.uses, model.extents, model.shapes[k].gaps, plan.main,
+            )
+            give_back(points, rows)
 
     def settle(self, model: Model, points: Points, plan: Plan) -> None:
         """What the first part loads stands in a loop that the first part has."""
@@ -87,19 +84,3 @@ class Residency(NumericRule):
         """The operands that stay."""
         kept = [o.label for k, o in enumerate(model.nest.operands) if plan.keep[k][0]]
         return "keep " + " ".join(kept) if kept else ""
-
-
-def _gapless(model: Model, plan: Plan, tiles: Ints, operand: int) -> npt.NDArray[np.bool_]:
-    """Whether the pieces of an operand leave no holes between them: a stride over more than a piece would."""
-    ok = np.ones(len(plan), dtype=np.bool_)
-    # An axis that moves a dimension alone, step by step, leaves none.
-    steps = [c for c in model.shapes[operand].coeffs.T if c.sum() > 1 or (c < 0).any()]
-    if not steps:
-        return ok
-    inside = plan.position >= plan.attach[operand][:, None]
-    ranges = np.where(inside, model.extents[None, :], tiles)
-    partial = ranges < model.extents[None, :]
-    for c in steps:
-        span = (ranges - 1) @ c + 1
-        ok &= (~(partial & (c > 0)) | (ranges * c <= span[:, None])).all(axis=1)
-    return ok

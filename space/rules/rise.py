@@ -7,7 +7,6 @@ few may be larger, then, if their initial values are written as early: it is a p
 
 from __future__ import annotations
 
-from dataclasses import replace
 from itertools import combinations
 from typing import TYPE_CHECKING
 
@@ -15,16 +14,17 @@ import numpy as np
 import numpy.typing as npt
 
 from space.model import Model
-from space.plan import Mask, Plan, along
+from space.plan import Plan, by_column, columns
 from space.rule import Column, Ints, NumericRule, Points
 from space.rules.cuts import NAMES as CUTS
-from space.rules.cuts import decoded, table, values
+from space.rules.cuts import table, values
 
 if TYPE_CHECKING:
     from space.build import Build
 
 TILES = 4  # that go on as they are, along the axis that the first part is cut from
 NAMES = ("head_rise", "rise_kind")
+ASKED = ("head", *NAMES)  # what says whether there are two kinds
 SHIFTS = (-2, -1, 1, 2)  # indices that go from one part to another, where points are tried around one
 SINCE = 29  # the version of the space that has brought them
 WHOLE, OTHERS, FROM_WHOLE = range(3)  # what follows: whole tiles, the others'; these behind whole ones
@@ -53,21 +53,19 @@ class Rise(NumericRule):
 
     def plan(self, model: Model, points: Points, plan: Plan) -> None:
         """Cuts what is behind these tiles off the first part."""
-        rows = _asked(model, points, plan)
-        if not len(rows):
+        kinds = self._kinds(model, points, plan, 1)
+        if kinds is None or not (kinds >= 0).any():
             return
-        first, found = plan.parts[0], _Two(model, points[rows], plan, rows, model.column(points, "rise_kind")[rows])
-        rows, kept = rows[found.on], found.on
-        if not len(rows):
-            return
-        begins, behind = (replace(first, extents=first.extents.copy("K"), tiles=first.tiles.copy("K"), lows=first.lows.copy("K"),
-                                  on=first.on.copy(), init=first.init.copy(), out=first.out.copy()) for _ in range(2))
-        begins.extents[rows], begins.tiles[rows] = found.begins[kept], found.fine[kept]
-        behind.extents[rows], behind.tiles[rows], behind.lows[rows] = found.extents[kept], found.tiles[kept], found.lows[kept]
-        behind.on[:] = False
-        behind.on[rows], behind.init[rows], behind.out[rows] = True, 0, found.out[kept]
-        plan.parts[:1] = [begins, behind]
+        from space import _rise_kernel
+
+        plan.repeat(0)
         plan.main += 1
+        every = plan.stack
+        boxes = (columns(figures) for figures in (every.extents, every.tiles, every.outer, every.lows))
+        _rise_kernel.split(
+            by_column(points), model.places(ASKED), table(model), kinds, every.on, *boxes, columns(plan.position), every.slices,
+            every.thick, every.init, every.out, model.n_spatial, plan.main, np.zeros((4, len(model.extents)), dtype=np.int64),
+        )
 
     def repair(self, model: Model, points: Points, plan: Plan) -> None:
         """There are such tiles and larger ones behind them, and initial values of both can be written in front of the first.
@@ -76,20 +74,29 @@ class Rise(NumericRule):
         """
         if "head_rise" not in model.index:
             return
-        at = [model.index[name] for name in NAMES]
-        rows = _asked(model, points, plan)
-        asked = points[rows, at[1]].astype(np.int64)
-        found = np.full(len(rows), -1, dtype=np.int64)
-        for more in range(3):
-            left = np.flatnonzero(found < 0)
-            if not len(left):
-                break
-            kind = (asked[left] + more) % 3
-            on = _Two(model, points[rows[left]], plan, rows[left], kind).on
-            found[left[on]] = kind[on]
-        number = points[rows[found >= 0], at[0]]
-        points[:, at] = 0
-        points[rows[found >= 0], at[0]], points[rows[found >= 0], at[1]] = number, found[found >= 0]
+        kinds = self._kinds(model, points, plan, FROM_WHOLE + 1)
+        number, kind = model.owned_at(self)
+        if kinds is None:
+            points[:, [number, kind]] = 0
+            return
+        points[kinds < 0, number] = 0
+        points[:, kind] = np.maximum(kinds, 0)
+
+    def _kinds(self, model: Model, points: Points, plan: Plan, tried: int) -> Ints | None:
+        """As ``_rise_kernel.risen`` finds them, -1 without, shape (n,); None where no row asks for any."""
+        if not plan.main or "head_rise" not in model.index or not points[:, model.index["head_rise"]].any():
+            return None
+        from space import _rise_kernel
+
+        every, found = plan.stack, np.zeros(len(points), dtype=np.int64)
+        _, keep, *_ = model.placed(plan, every)
+        boxes = (columns(figures) for figures in (every.extents, every.tiles, every.outer))
+        _rise_kernel.risen(
+            by_column(points), model.places(ASKED), table(model), every.on, *boxes, columns(plan.position), every.slices,
+            every.thick, every.init, every.out, keep, model.n_spatial, plan.main, tried,
+            np.zeros((4, len(model.extents)), dtype=np.int64), found,
+        )
+        return found
 
     def beside(self, model: Model, points: Points) -> tuple[Ints, Points]:
         """Of two cuts along an axis one takes more by what the other takes less, with any tiles of either kind in front.
@@ -145,68 +152,3 @@ class Rise(NumericRule):
         together = build.merge(loops)
         for piece in both:
             piece.front = together  # what these are made of is loaded there
-
-
-def _asked(model: Model, points: Points, plan: Plan) -> Ints:
-    """The rows that ask for two kinds of tiles in a first part whose initial values stand in front of several, shape (m,)."""
-    if not plan.main or "head_rise" not in model.index or not points[:, model.index["head_rise"]].any():
-        return np.zeros(0, dtype=np.int64)
-    asked = (points[:, model.index["head_rise"]] > 0) & plan.parts[0].on
-    for keep in plan.keep:
-        asked &= ~keep
-    return np.flatnonzero(asked & model.leads(plan, plan.parts[0]))
-
-
-class _Two:
-    """The first part up to so many tiles along its axis, and what is behind them.
-
-    Args:
-        model: of the sketch.
-        points: some rows.
-        plan: of all rows, with a first part of one kind.
-        rows: which of them.
-        kind: of these, shape (m,).
-
-    Attributes:
-        begins: extents of the former, shape (m, axes), like the following four.
-        fine: its tiles.
-        extents: those of the latter.
-        tiles: its tiles.
-        lows: its first indices.
-        out: outer loops around the latter's stages, shape (m,).
-        on: in which rows both are as they have to be, shape (m,).
-    """
-
-    def __init__(self, model: Model, points: Points, plan: Plan, rows: Ints, kind: Ints) -> None:
-        first, body, position = plan.parts[0].of(rows), plan.body.of(rows), plan.position[rows]
-        spatial, every, like = model.n_spatial, np.arange(len(rows)), (kind != WHOLE)[:, None]
-        axis = decoded(model, points, "head")[0]
-        tile = first.tiles[every, axis]
-        kept = model.column(points, "head_rise") * tile
-        left = first.extents[every, axis] - kept
-        on: Mask = left > 0
-        kept, left = np.where(on, kept, tile), np.where(on, left, tile)
-        self.begins, self.extents, self.lows = (figures.copy() for figures in (first.extents, first.extents, first.lows))
-        self.begins[every, axis], self.extents[every, axis] = kept, left
-        self.lows[every, axis] += kept
-        tiles = np.where(like, np.minimum(body.tiles, self.extents), self.extents)
-        tiles[:, spatial:] = body.tiles[:, spatial:]
-        tiles[every, axis] = np.where(like[:, 0], tiles[every, axis], tile)
-        fine = np.where((kind == FROM_WHOLE)[:, None], self.begins, first.tiles)
-        fine[:, spatial:] = first.tiles[:, spatial:]
-        fine[every, axis] = tile
-        on &= (self.extents % tiles == 0)[:, :spatial].all(axis=1) | ~like[:, 0]
-        # Those behind are larger along some axis, or their sums load in larger pieces; what is whole already is that.
-        on &= (fine < tiles).any(axis=1) & ((kind != FROM_WHOLE) | (fine != first.tiles).any(axis=1))
-        # Both are several, around their stages as well: values in front of a single one are that one's.
-        self.out = np.where(like[:, 0], body.out, spatial)
-        for box, its, depth in ((self.begins, fine, first.out), (self.extents, tiles, self.out)):
-            on &= ((box > its)[:, :spatial] & (position[:, :spatial] < depth[:, None])).any(axis=1)
-            # What is stored at once lies together among the values of all: whole rows of them, or a part of one.
-            stored, outside = np.where(position >= depth[:, None], box, its), np.ones(len(rows), dtype=np.bool_)
-            for a in range(spatial):
-                on &= outside | (stored[:, a] == box[:, a])
-                outside &= stored[:, a] == 1
-            # Slices are as thick as the others', and leave nothing.
-            on &= (first.slices == 0) | (along(stored, first.slices - 1) % first.thick == 0)
-        self.fine, self.tiles, self.on = fine, tiles, on

@@ -50,15 +50,14 @@ class Taper(NumericRule):
 
     def plan(self, model: Model, points: Points, plan: Plan) -> None:
         """The last part's tiles."""
-        at = self._columns(model)
-        if not at or len(plan.parts) == plan.main + 1:
+        axes, own = model.once((self, "columns of axes"), lambda: np.array(self._columns(model), dtype=np.int64).reshape(-1, 2).T.copy())
+        if not len(axes) or len(plan.parts) == plan.main + 1:
             return
         from space import _tiles_kernel
 
-        axes, own = np.array(at, dtype=np.int64).T
         every = plan.stack
         extents, tiles, outer = (columns(figures) for figures in (every.extents, every.tiles, every.outer))
-        _tiles_kernel.tapered(by_column(points), axes.copy(), own.copy(), every.on, plan.main, extents, tiles, outer)
+        _tiles_kernel.tapered(by_column(points), axes, own, every.on, plan.main, extents, tiles, outer)
 
     def repair(self, model: Model, points: Points, plan: Plan) -> None:
         """Only a last part has pieces of its own."""

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from space.model import Model
-from space.plan import Mask, Part, Plan, by_column, columns
+from space.plan import Mask, Part, Plan, by_column, columns, give_back
 from space.rule import Column, Ints, NumericRule, Points, evenly
 
 EVERY = 64  # tiles up to this may divide what a cut leaves; longer ones are divisors of the whole axis only
@@ -62,7 +62,7 @@ def some_axes(model: Model, axes: Sequence[int], rng: np.random.Generator, n: in
 def are_tiles(model: Model, columns: Ints, sizes: Ints) -> Mask:
     """Whether each size is among the choices of its tile column, shape (n,) each."""
     found = np.zeros(len(sizes), dtype=np.bool_)
-    for column in np.unique(columns).tolist():
+    for column in set(columns.tolist()):
         own = np.flatnonzero(columns == column)
         found[own] = known_to(model.values[column], sizes[own])
     return found
@@ -136,6 +136,27 @@ def _nearest(extent: int, choices: tuple[int, ...], uneven: bool) -> Ints:
     return table
 
 
+def _suiting(model: Model, axis: int) -> Points:
+    """Tiles that suit all of an axis, of a reduction its divisors."""
+    own = model.nest.axes[axis]
+    return np.array(_sizes(own.extent, own.extent, bool(model.uneven[axis]) and not own.reduce), dtype=np.int32)
+
+
+def _tables(model: Model, columns: Ints) -> tuple[Ints, Ints, Ints, Ints]:
+    """The tables of all axes but long ones, as ``_tiles_kernel.rounded`` takes them.
+
+    Args:
+        model: of the sketch.
+        columns: of the axes' tiles, shape (axes,).
+    """
+    short = np.array([axis.extent <= TABLES for axis in model.nest.axes], dtype=np.bool_)
+    tables = [_nearest(axis.extent, model.columns[column].choices, bool(uneven)) if own else np.zeros((0, 0), dtype=np.int64)
+              for axis, column, uneven, own in zip(model.nest.axes, columns, model.uneven, short)]
+    sizes = np.array([0, *(table.size for table in tables)], dtype=np.int64)
+    every = np.concatenate([table.ravel() for table in tables])
+    return np.where(short, columns, -1), every, sizes.cumsum()[:-1], np.array([len(table) for table in tables])
+
+
 def _rounded(model: Model, axis: int, uneven: bool, extents: Ints, tiles: Points) -> Ints:
     """The nearest sizes of tiles of what cuts leave of an axis, shape (n,) each."""
     own = model.nest.axes[axis]
@@ -196,14 +217,19 @@ class Tiling(NumericRule):
 
         every = plan.stack
         extents, tiles, outer = (columns(figures) for figures in (every.extents, every.tiles, every.outer))
-        at = model.places(tuple([f"tile_{axis.name}" for axis in model.nest.axes]))
+        at = model.owned_at(self)
         _tiles_kernel.tiled(by_column(points), at, model.extents, extents, plan.main, plan.falls, tiles, outer)
 
     def repair(self, model: Model, points: Points, plan: Plan) -> None:
         """The largest tile that divides the main part, or that is the smallest for a number of tiles of an axis without cuts."""
-        for a, axis in enumerate(model.nest.axes):
-            column = model.index[f"tile_{axis.name}"]
-            points[:, column] = _rounded(model, a, bool(model.uneven[a]), plan.body.extents[:, a], points[:, column])
+        from space import _tiles_kernel
+
+        rows, extents = by_column(points), columns(plan.stack.extents)[plan.main]
+        _tiles_kernel.rounded(rows, *model.once((self, "tables"), lambda: _tables(model, model.owned_at(self))), extents)
+        give_back(points, rows)
+        for a, (axis, column) in enumerate(zip(model.nest.axes, model.owned_at(self))):
+            if axis.extent > TABLES:
+                points[:, column] = _rounded(model, a, bool(model.uneven[a]), plan.body.extents[:, a], points[:, column])
 
     def settle(self, model: Model, points: Points, plan: Plan) -> None:
         """A reduction is split only around a load: without one inside, the outer loop folds back into the instruction.
@@ -249,8 +275,7 @@ class Tiling(NumericRule):
         for k, a in enumerate(axes):
             rows = np.flatnonzero(which == k)
             column = model.columns[model.index[f"tile_{model.nest.axes[a].name}"]]
-            own = model.nest.axes[a]
-            sizes = np.array(_sizes(own.extent, own.extent, bool(model.uneven[a]) and not own.reduce), dtype=np.int32)
+            sizes = model.once((self, a), lambda: _suiting(model, a))
             drawn = evenly(sizes, rng, len(rows))
             odd = rng.random(len(rows)) < 0.3
             drawn[odd] = evenly(model.values[model.index[column.name]], rng, int(odd.sum()))
