@@ -56,6 +56,33 @@ def even(extent: int, tile: int, uncut: bool) -> bool:
 
 
 @lean
+def allowed(
+    on: Any, extents: Any, tiles: Any, whole: Any, uneven: Any, main: int, spatial: int, tied: Any, drops: Any, found: Any
+) -> None:
+    """Whether tiles divide every part that there is, and where padding is loaded the main one along the axes that it lies along.
+
+    Args:
+        on: whether a part exists, shape (parts, n).
+        extents: of the parts.
+        tiles: of the parts.
+        whole: iterations of every axis, shape (axes,).
+        uneven: along which axes the last tile may be smaller, shape (axes,).
+        main: which part is the main one.
+        spatial: how many axes the output has; they come first.
+        tied: the axes that padding lies along.
+        drops: whether it is left out, shape (n,).
+        found: the result, shape (n,).
+    """
+    for r in range(len(found)):
+        good = True
+        for p in range(on.shape[0]):
+            good = good and (not on[p, r] or divides(extents, tiles, whole, uneven, main, spatial, p, r))
+        for n in range(len(tied)):
+            good = good and (drops[r] or even(extents[main, tied[n], r], tiles[main, tied[n], r], False))
+        found[r] = good
+
+
+@lean
 def rounded(points: Any, columns: Any, tables: Any, starts: Any, widths: Any, extents: Any) -> None:
     """The nearest sizes of tiles, in place.
 

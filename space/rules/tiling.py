@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from space.model import Model
-from space.plan import Mask, Part, Plan, by_column, columns, give_back
+from space.plan import Mask, Plan, by_column, columns, give_back
 from space.rule import Column, Ints, NumericRule, Points, evenly
 
 EVERY = 64  # tiles up to this may divide what a cut leaves; longer ones are divisors of the whole axis only
@@ -73,53 +73,22 @@ def known_to(values: Points, sizes: npt.NDArray[np.integer]) -> Mask:
     return np.asarray(values[np.minimum(np.searchsorted(values, sizes), len(values) - 1)] == sizes, dtype=np.bool_)
 
 
-def divides(model: Model, plan: Plan, part: Part) -> Mask:
-    """Whether a part's tiles divide it along all spatial axes along which they have to, shape (n,)."""
-    return np.asarray(_even(model, plan, part, part.tiles, model.n_spatial).all(axis=1), dtype=np.bool_)
-
-
-def like_others(model: Model, plan: Plan, part: Part) -> Ints:
-    """A part's tiles if it is tiled as the main part is; as they are where those tiles do not divide it; shape (n, axes)."""
-    tiles = np.minimum(plan.body.tiles, part.extents)
-    even_ = _even(model, plan, part, np.maximum(tiles, 1), len(model.extents))
-    return np.asarray(np.where(even_, tiles, part.tiles), dtype=np.int64)
-
-
-def like_others_along(model: Model, plan: Plan, part: Part, axis: Ints) -> Ints:
-    """``like_others`` of each row along an axis of its own, shape (n,); 1 where that is negative."""
-    every, at = np.arange(len(plan)), np.maximum(axis, 0)
-    extents, others, own = part.extents[every, at], plan.body.extents[every, at], part.tiles[every, at]
-    tiles, whole = np.minimum(plan.body.tiles[every, at], extents), model.extents[at]
-    even_ = (extents % np.maximum(tiles, 1) == 0) | ((extents == whole) & (others == whole) & model.uneven[at])
-    return np.asarray(np.where(axis < 0, 1, np.where(even_, tiles, own)), dtype=np.int64)
-
-
-def behind(model: Model, tiles: Ints, extents: Ints) -> Ints:
-    """The tiles of a part behind the main one: the others', or all of what cuts leave of an axis where those do not divide it.
+def even(model: Model, plan: Plan, tied: Sequence[int] = ()) -> Mask:
+    """Whether tiles divide every part that there is, along the axes along which they have to, shape (n,).
 
     Args:
         model: of the sketch.
-        tiles: the others', shape (n, axes).
-        extents: of the part, shape (n, axes).
+        plan: of the rows.
+        tied: further ones, of the main part, where padding is loaded.
     """
-    less = np.minimum(tiles, extents)
-    whole = (extents % np.maximum(less, 1) > 0) & (extents < model.extents)
-    return np.asarray(np.where(whole, extents, less), dtype=np.int64)
+    from space import _tiles_kernel
 
-
-def _even(model: Model, plan: Plan, part: Part, tiles: Ints, axes: int) -> Mask:
-    """Along which of the first axes tiles divide a part, or need not, since nothing is cut off the axis; shape (n, axes)."""
-    extents, whole = part.extents[:, :axes], model.extents[:axes]
-    uncut = (extents == whole) & (plan.body.extents[:, :axes] == whole) & model.uneven[:axes]
-    return np.asarray((extents % tiles[:, :axes] == 0) | uncut, dtype=np.bool_)
-
-
-def even(model: Model, plan: Plan) -> Mask:
-    """Whether tiles divide every part that there is, along the axes along which they have to, shape (n,)."""
-    ok = np.ones(len(plan), dtype=np.bool_)
-    for part in plan.parts:
-        ok &= ~part.on | divides(model, plan, part)
-    return ok
+    every, found = plan.stack, np.zeros(len(plan), dtype=np.bool_)
+    _tiles_kernel.allowed(
+        every.on, columns(every.extents), columns(every.tiles), model.extents, model.uneven, plan.main, model.n_spatial,
+        np.array(tied, dtype=np.int64), np.array(plan.drops), found,
+    )
+    return found
 
 
 def _sizes(n: int, extent: int, uneven: bool) -> tuple[int, ...]:
@@ -252,9 +221,7 @@ class Tiling(NumericRule):
 
         Those are cut ones, and where padding is loaded the ones that it lies along. What is left of a reduction is a smaller one.
         """
-        body, tied = plan.body, model.tied
-        whole = (body.extents[:, tied] % body.tiles[:, tied] == 0).all(axis=1)
-        return np.asarray(even(model, plan) & (plan.drops | whole), dtype=np.bool_)
+        return even(model, plan, model.tied)
 
     def features(self, model: Model, points: Points, plan: Plan) -> list[npt.NDArray[np.float64]]:
         """Log sizes of tiles and of what is outside."""
