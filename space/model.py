@@ -93,9 +93,9 @@ class Model:
         self.tensor_ops = sum(s.tensor_ops for s in nest.stages)
         self.added = sum(s.products for s in nest.stages)  # products that stages add to every element
         self.rules = tuple(rules)
+        self._once: dict[object, Any] = {}
         self._owned = {rule: rule.columns(self) for rule in self.rules}
         self._places: dict[tuple[str, ...], Ints] = {}
-        self._once: dict[object, Any] = {}
         self._drawn: dict[NumericRule, tuple[Ints, Ints, Ints, Points]] = {}
         self.columns: tuple[Column, ...] = tuple(c for columns in self._owned.values() for c in columns)
         self.index = {c.name: n for n, c in enumerate(self.columns)}

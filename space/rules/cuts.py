@@ -23,7 +23,7 @@ WHOLE = 0.3  # chance that a tile with its first and last part is whole along an
 
 def table(model: Model) -> Ints:
     """What a cut column's values mean: (axis, iterations cut off), shape (values, 2); 0 cuts nothing."""
-    return _table(_axes(model))
+    return model.once("cuts", lambda: _table(_axes(model)))
 
 
 def values(model: Model) -> dict[tuple[int, int], int]:
@@ -39,7 +39,7 @@ def value_of(model: Model, axis: Ints, size: Ints) -> Ints:
         axis: shape (n,).
         size: iterations, shape (n,).
     """
-    known = _by_size(_axes(model), len(model.extents))
+    known = model.once("cuts by size", lambda: _by_size(_axes(model), len(model.extents)))
     there = (size >= 0) & (size < known.shape[1])
     return np.asarray(np.where(there, known[axis, np.where(there, size, 0)], 0), dtype=np.int64)
 
@@ -192,7 +192,8 @@ class Cuts(NumericRule):
 
 def _apart(model: Model, points: Points, rows: Ints, rng: np.random.Generator) -> None:
     """Has some points' last part go over its tiles in slices of its own, or over its sums in pieces of its own, in place."""
-    ways = [n for n, c in enumerate(model.columns) if c.name.startswith(("last_", "tail_last")) and len(c.choices) > 1]
+    ways = model.once("apart", lambda: [
+        n for n, c in enumerate(model.columns) if c.name.startswith(("last_", "tail_last")) and len(c.choices) > 1])
     two = rng.random((len(rows), len(ways))).argsort(axis=1)[:, :2]
     for n, column in enumerate(ways):
         own = rows[(two == n).any(axis=1)]

@@ -45,7 +45,8 @@ def nearest(sizes: tuple[int, ...], choices: tuple[int, ...], tiles: npt.NDArray
 def tiled_axes(model: Model) -> list[int]:
     """The spatial axes that tiles can differ along."""
     axes = model.nest.axes
-    return [a for a in model.nest.spatial if axes[a].extent > 1 and f"tile_{axes[a].name}" in model.index]
+    return model.once("tiled axes", lambda: [
+        a for a in model.nest.spatial if axes[a].extent > 1 and f"tile_{axes[a].name}" in model.index])
 
 
 def tile_columns(model: Model, axes: Sequence[int]) -> Ints:
@@ -56,7 +57,8 @@ def tile_columns(model: Model, axes: Sequence[int]) -> Ints:
 def some_axes(model: Model, axes: Sequence[int], rng: np.random.Generator, n: int) -> tuple[Ints, Ints]:
     """Axes drawn evenly from some that are tiled, and where their tiles stand in a point, shape (n,) each."""
     which = rng.integers(len(axes), size=n)
-    return np.array(axes, dtype=np.int64)[which], tile_columns(model, axes)[which]
+    own, columns_of = model.once(("axes", *axes), lambda: (np.array(axes, dtype=np.int64), tile_columns(model, axes)))
+    return own[which], columns_of[which]
 
 
 def are_tiles(model: Model, columns: Ints, sizes: Ints) -> Mask:
@@ -149,7 +151,7 @@ def make_room(model: Model, before: Points, points: Points, rng: np.random.Gener
         points: the rows.
         rng: source of randomness.
     """
-    tiles = [model.index[f"tile_{axis.name}"] for axis in model.nest.axes]
+    tiles: list[int] = model.once("tiles", lambda: [model.index[f"tile_{axis.name}"] for axis in model.nest.axes])
     old, new = before[:, tiles], points[:, tiles]
     grown = np.flatnonzero((new > old).any(axis=1) & (rng.random(len(points)) < 0.5))
     # Row by row a few numbers, of which Python makes less ado.
