@@ -118,7 +118,7 @@ def depth_of(position: Any, outer: Any, count: int, spatial: int, r: int) -> int
 def ahead(
     on: Any, extents: Any, tiles: Any, outer: Any, position: Any, out: Any, spatial: int, points: Any, column: int
 ) -> None:
-    """In front of how many loops initial values stand, in place: as many as there are, at most, and leave together what is stored.
+    """In front of how many loops initial values stand, in place: no more than there are, and leave what is stored together.
 
     What lies together among more is whole rows of it, or a part of one. In front of loops that stages stand behind they stand in
     any case, which counts as none.

@@ -10,7 +10,9 @@ refresh(__file__)
 
 
 @lean
-def ordered(points: Any, column: int, places: Any, whole: Any, outer: Any, weights: Any, keys: Any, by_key: Any, rank: Any) -> None:
+def ordered(
+    points: Any, column: int, places: Any, whole: Any, outer: Any, weights: Any, keys: Any, by_key: Any, rank: Any
+) -> None:
     """Axes of one tile go last, in axis order, those of a single index behind the others; in place.
 
     Args:

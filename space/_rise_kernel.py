@@ -17,13 +17,12 @@ refresh(__file__, _front_kernel, _tiles_kernel)
 
 @lean
 def two(
-    table: Any, axis: int, number: int, kind: int, extents: Any, tiles: Any, position: Any, slices: Any, thick: Any, out: Any,
-    spatial: int, main: int, r: int, room: Any,
+    axis: int, number: int, kind: int, extents: Any, tiles: Any, position: Any, slices: Any, thick: Any, out: Any, spatial: int,
+    main: int, r: int, room: Any,
 ) -> bool:
     """Whether a first part is of two kinds of tiles; if so, extents and tiles of both are in ``room``.
 
     Args:
-        table: what the values of a cut column mean: the axis, -1 without, and iterations, shape (values, 2).
         axis: that the first part is cut from.
         number: of tiles of the first kind along it.
         kind: 0 where whole tiles follow, 1 where the others' do, 2 where these stand behind whole ones.
@@ -88,9 +87,9 @@ def risen(
     Args:
         points: rows that ask for it.
         columns: of the first part's cut, of the number of tiles and of the kind, shape (3,).
-        table: as for ``two``, like what has no word here.
+        table: what the values of a cut column mean: the axis, -1 without, and iterations, shape (values, 2).
         on: whether a part exists, shape (parts, n).
-        extents: of the parts.
+        extents: of the parts, as for ``two``, like what is not said here.
         tiles: of the parts.
         outer: tiles along every axis of the parts.
         position: of every axis' loop.
@@ -112,9 +111,10 @@ def risen(
         for k in range(keep.shape[0]):
             asked = asked and not keep[k, r]
         if asked and leads_in(position, outer, init, spatial, 0, r):
+            number = points[columns[1], r]
             for more in range(tried):
                 kind = (points[columns[2], r] + more) % 3
-                if two(table, axis, points[columns[1], r], kind, extents, tiles, position, slices, thick, out, spatial, main, r, room):
+                if two(axis, number, kind, extents, tiles, position, slices, thick, out, spatial, main, r, room):
                     found[r] = kind
                     break
 
@@ -129,7 +129,7 @@ def split(
         on[1, r] = kinds[r] >= 0
         if kinds[r] >= 0:
             axis, number = table[points[columns[0], r], 0], points[columns[1], r]
-            two(table, axis, number, kinds[r], extents, tiles, position, slices, thick, out, spatial, main, r, room)
+            two(axis, number, kinds[r], extents, tiles, position, slices, thick, out, spatial, main, r, room)
             lows[1, axis, r] += room[0, axis]
             init[1, r], out[1, r] = 0, spatial if kinds[r] == 0 else out[main, r]
             for n in range(2):

@@ -10,7 +10,9 @@ refresh(__file__)
 
 
 @lean
-def slices(on: Any, extents: Any, tiles: Any, main: int, spatial: int, leave: bool, points: Any, columns: Any, axes: Any, thick: Any) -> None:
+def slices(
+    on: Any, extents: Any, tiles: Any, main: int, spatial: int, leave: bool, points: Any, columns: Any, axes: Any, thick: Any
+) -> None:
     """The slices of every part: 0, or 1 + the axis along which a tile has several, and their thickness.
 
     Args:

@@ -25,14 +25,15 @@ def counted(extent: int, tile: int) -> int:
 def behind(tile: int, extent: int, whole: int) -> int:
     """The tile of a part behind the main one: the others', or all of what cuts leave of an axis where that does not divide it."""
     less = min(tile, extent)
-    return extent if extent < whole and extent % max(less, 1) > 0 else less
+    found: int = extent if extent < whole and extent % max(less, 1) > 0 else less
+    return found
 
 
 @lean
 def like_others(extents: Any, tiles: Any, whole: Any, uneven: Any, main: int, p: int, a: int, r: int) -> int:
     """A part's tile if it is tiled as the main part is; as it is where those tiles do not divide it."""
     extent, other = extents[p, a, r], extents[main, a, r]
-    tile = min(tiles[main, a, r], extent)
+    tile: int = min(tiles[main, a, r], extent)
     if extent % max(tile, 1) == 0 or (uneven[a] and extent == whole[a] and other == whole[a]):
         return tile
     own: int = tiles[p, a, r]

@@ -367,7 +367,7 @@ class Model:
         return Loads(padded.swapaxes(2, 3), region.swapaxes(2, 3), *counts)
 
     def placed(self, plan: Plan, part: Part) -> tuple[Ints, Mask, Mask, Ints, Ints]:
-        """Where loads stand in a part, or in all: ``attach``, ``keep``, ``outside``, ``init``, ``out`` of ``_loads_kernel.fills``."""
+        """``attach``, ``keep``, ``outside``, ``init`` and ``out`` of a part, or of all, as ``_loads_kernel.fills`` takes them."""
         every = len(self.nest.operands), len(plan)
         init, out = (own if own.ndim > 1 else own[None] for own in (part.init, part.out))
         attach: Ints = np.array(plan.attach, dtype=np.int64).reshape(every)

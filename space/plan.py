@@ -42,7 +42,7 @@ class Part:
     thick: Ints
     init: Ints
     out: Ints
-    _outer: tuple[Ints, Ints, Ints] | None = field(default=None, repr=False)
+    _outer: tuple[Ints, Ints, Ints] | None = field(default=None, init=False, repr=False)
 
     @property
     def divided(self) -> bool:
@@ -187,10 +187,7 @@ class Plan:
         """Whether the parts are those of the stack, as they are."""
         if len(self._views) != len(self.parts):
             return False
-        for part, (known, views) in zip(self.parts, self._views):
-            if part is not known or not known.stands(views):
-                return False
-        return True
+        return all(part is known and part.stands(views) for part, (known, views) in zip(self.parts, self._views))
 
     def take(self, every: Part, parts: Sequence[Part] = ()) -> None:
         """Takes over all parts at once.

@@ -87,7 +87,8 @@ class NumericRule:
         """Writes what the columns mean into the plan, which others may be shown for some of the rows only.
 
         So a rule keeps nothing itself between two calls; what has no place in the plan goes to ``plan.others``. It looks at its
-        own columns alone, like ``repair``: those of later rules are not repaired yet.
+        own columns alone, like ``repair``: those of later rules are not repaired yet. A part gets other figures; those that it
+        has are not written into, but by compiled rules, which count its tiles anew.
         """
         raise NotImplementedError
 

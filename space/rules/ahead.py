@@ -48,10 +48,11 @@ class Ahead(NumericRule):
                 continue
             from space import _front_kernel
 
-            figures = (columns(of_all)[own] for of_all in (every.extents, every.tiles, every.outer))
+            extents, tiles, outer = (columns(of_all)[own] for of_all in (every.extents, every.tiles, every.outer))
             rows = by_column(points)
             _front_kernel.ahead(
-                every.on[own], *figures, columns(plan.position), every.out[own], model.n_spatial, rows, model.index[name],
+                every.on[own], extents, tiles, outer, columns(plan.position), every.out[own], model.n_spatial, rows,
+                model.index[name],
             )
             give_back(points, rows)
 

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from space.model import Model
-from space.plan import Part, Plan, by_column, columns, give_back
+from space.plan import Mask, Part, Plan, by_column, columns, give_back
 from space.rule import Column, Ints, NumericRule, Points, evenly
 from space.rules.tiling import are_tiles, make_room, some_axes, tiled_axes
 
@@ -95,15 +95,16 @@ class Cuts(NumericRule):
 
         whole, n = plan.body, len(points)
         extents, lows = np.empty((2, 4, len(model.extents), n), dtype=np.int64)
-        on = np.zeros((4, n), dtype=np.bool_)
+        on: Mask = np.zeros((4, n), dtype=np.bool_)
         at = model.places(NAMES)
         _cuts_kernel.boxes(table(model), by_column(points), at, columns(whole.extents), columns(whole.lows), extents, lows, on)
         plan.main = int(on[0].any())
         there = [bool(plan.main), True, bool(on[2].any()), bool(on[2].any() and on[3].any())]
         if not all(there):
-            extents, lows, on = (figures[there] for figures in (extents, lows, on))
-        others = [np.array([own] * len(on)) for own in (whole.slices, whole.thick, whole.init, whole.out)]
-        every = Part(extents.swapaxes(1, 2), extents.copy().swapaxes(1, 2), on, lows.swapaxes(1, 2), *others)
+            extents, lows, on = extents[there], lows[there], on[there]
+        slices, thick, init, out = (np.array([own] * len(on)) for own in (whole.slices, whole.thick, whole.init, whole.out))
+        tiles = extents.copy().swapaxes(1, 2)
+        every = Part(extents.swapaxes(1, 2), tiles, on, lows.swapaxes(1, 2), slices, thick, init, out)
         every.take_outer(np.ones_like(extents).swapaxes(1, 2))
         plan.take(every)
 

@@ -61,10 +61,11 @@ class Rise(NumericRule):
         plan.repeat(0)
         plan.main += 1
         every = plan.stack
-        boxes = (columns(figures) for figures in (every.extents, every.tiles, every.outer, every.lows))
+        extents, tiles, outer, lows = map(columns, (every.extents, every.tiles, every.outer, every.lows))
         _rise_kernel.split(
-            by_column(points), model.places(ASKED), table(model), kinds, every.on, *boxes, columns(plan.position), every.slices,
-            every.thick, every.init, every.out, model.n_spatial, plan.main, np.zeros((4, len(model.extents)), dtype=np.int64),
+            by_column(points), model.places(ASKED), table(model), kinds, every.on, extents, tiles, outer, lows,
+            columns(plan.position), every.slices, every.thick, every.init, every.out, model.n_spatial, plan.main,
+            np.zeros((4, len(model.extents)), dtype=np.int64),
         )
 
     def repair(self, model: Model, points: Points, plan: Plan) -> None:
@@ -90,10 +91,10 @@ class Rise(NumericRule):
 
         every, found = plan.stack, np.zeros(len(points), dtype=np.int64)
         _, keep, *_ = model.placed(plan, every)
-        boxes = (columns(figures) for figures in (every.extents, every.tiles, every.outer))
+        extents, tiles, outer = map(columns, (every.extents, every.tiles, every.outer))
         _rise_kernel.risen(
-            by_column(points), model.places(ASKED), table(model), every.on, *boxes, columns(plan.position), every.slices,
-            every.thick, every.init, every.out, keep, model.n_spatial, plan.main, tried,
+            by_column(points), model.places(ASKED), table(model), every.on, extents, tiles, outer, columns(plan.position),
+            every.slices, every.thick, every.init, every.out, keep, model.n_spatial, plan.main, tried,
             np.zeros((4, len(model.extents)), dtype=np.int64), found,
         )
         return found

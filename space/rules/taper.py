@@ -50,7 +50,7 @@ class Taper(NumericRule):
 
     def plan(self, model: Model, points: Points, plan: Plan) -> None:
         """The last part's tiles."""
-        axes, own = model.once((self, "columns of axes"), lambda: np.array(self._columns(model), dtype=np.int64).reshape(-1, 2).T.copy())
+        axes, own = model.once(self, lambda: np.array(self._columns(model), dtype=np.int64).reshape(-1, 2).T.copy())
         if not len(axes) or len(plan.parts) == plan.main + 1:
             return
         from space import _tiles_kernel

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Sequence
-from functools import cache
+from functools import cache, partial
 from math import isqrt, prod
 
 import numpy as np
@@ -93,7 +93,7 @@ def even(model: Model, plan: Plan, tied: Sequence[int] = ()) -> Mask:
     return found
 
 
-def _sizes(n: int, extent: int, uneven: bool) -> tuple[int, ...]:
+def sizes_of(n: int, extent: int, uneven: bool) -> tuple[int, ...]:
     """The tiles that ``n`` iterations of an axis may have, ascending: they divide them, but not all of an axis that is uneven."""
     return balanced(n) if uneven and n == extent else divisors(n)
 
@@ -103,14 +103,14 @@ def _nearest(extent: int, choices: tuple[int, ...], uneven: bool) -> Ints:
     """The nearest size of every tile of everything up to an extent, a row each; shape (extent + 1, extent + 1)."""
     table = np.ones((extent + 1, extent + 1), dtype=np.int64)
     for n in range(1, extent + 1):
-        table[n] = nearest(_sizes(n, extent, uneven), choices, np.arange(extent + 1))
+        table[n] = nearest(sizes_of(n, extent, uneven), choices, np.arange(extent + 1))
     return table
 
 
 def _suiting(model: Model, axis: int) -> Points:
     """Tiles that suit all of an axis, of a reduction its divisors."""
     own = model.nest.axes[axis]
-    return np.array(_sizes(own.extent, own.extent, bool(model.uneven[axis]) and not own.reduce), dtype=np.int32)
+    return np.array(sizes_of(own.extent, own.extent, bool(model.uneven[axis]) and not own.reduce), dtype=np.int32)
 
 
 def _tables(model: Model, columns: Ints) -> tuple[Ints, Ints, Ints, Ints]:
@@ -124,7 +124,7 @@ def _tables(model: Model, columns: Ints) -> tuple[Ints, Ints, Ints, Ints]:
     tables = [_nearest(axis.extent, model.columns[column].choices, bool(uneven)) if own else np.zeros((0, 0), dtype=np.int64)
               for axis, column, uneven, own in zip(model.nest.axes, columns, model.uneven, short)]
     sizes = np.array([0, *(table.size for table in tables)], dtype=np.int64)
-    every = np.concatenate([table.ravel() for table in tables])
+    every = np.concatenate([table.ravel() for table in tables]).astype(np.int16)  # of which every model has its own
     return np.where(short, columns, -1), every, sizes.cumsum()[:-1], np.array([len(table) for table in tables])
 
 
@@ -138,7 +138,7 @@ def _rounded(model: Model, axis: int, uneven: bool, extents: Ints, tiles: Points
     for extent in np.unique(extents).tolist():
         rows = np.flatnonzero(extents == extent)
         # Tables of all that cuts may leave of a long axis would fill the memory.
-        found[rows] = nearest(_sizes(extent, own.extent, uneven), choices, tiles[rows])
+        found[rows] = nearest(sizes_of(extent, own.extent, uneven), choices, tiles[rows])
     return found
 
 
@@ -175,7 +175,7 @@ class Tiling(NumericRule):
         made = []
         for axis, uneven in zip(model.nest.axes, model.uneven):
             spread = range(1, min(axis.extent, EVERY) + 1) if model.cuts and not axis.reduce else ()
-            sizes = _sizes(axis.extent, axis.extent, bool(uneven))
+            sizes = sizes_of(axis.extent, axis.extent, bool(uneven))
             made.append(Column(f"tile_{axis.name}", tuple(sorted({*spread, *sizes})), axis.extent, 1))
         return tuple(made)
 
@@ -244,7 +244,7 @@ class Tiling(NumericRule):
         for k, a in enumerate(axes):
             rows = np.flatnonzero(which == k)
             column = model.columns[model.index[f"tile_{model.nest.axes[a].name}"]]
-            sizes = model.once((self, a), lambda: _suiting(model, a))
+            sizes = model.once((self, a), partial(_suiting, model, a))
             drawn = evenly(sizes, rng, len(rows))
             odd = rng.random(len(rows)) < 0.3
             drawn[odd] = evenly(model.values[model.index[column.name]], rng, int(odd.sum()))

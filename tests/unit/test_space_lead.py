@@ -9,9 +9,7 @@ from decided import cut, drawn, error_of_lowest, no_twins, run, within_bounds
 from autosched.errors import ProgramError
 from autosched.workloads import workload
 from space import Space
-from space.plan import along
 from space.rules import NUMERIC, STRUCTURAL
-from space.rules.tiling import like_others, like_others_along
 
 DENSE = "dense:m=12,k=64,n=64,tail=cast,bias=0"
 CONV = "conv2d:h=8,w=6,ci=32,co=64,k=3,stride=2,pad=1,groups=2"
@@ -131,19 +129,3 @@ def test_varying_gives_a_first_part_tiles_of_its_own() -> None:
 def test_without_the_rule_that_cuts_there_is_none() -> None:
     rules = [rule for rule in (*STRUCTURAL, *NUMERIC) if rule.name not in ("cuts", "residency")]
     assert "head_tile" not in Space(workload(DENSE).func, "vta-de10", rules).names
-
-
-@pytest.mark.parametrize("name", ["conv2d:h=14,w=14,ci=32,co=64,k=3,pad=1", "conv2d:h=7,w=9,ci=32,co=48,k=1"])
-def test_along_one_axis_it_is_tiled_as_along_all(name: str) -> None:
-    space = Space(workload(name).func, "vta-de10")
-    rng = np.random.default_rng(0)
-    points = space.varied(space.sample(rng, 60), rng)
-    points = points[points[:, 0] == 0]
-    model, (plan,) = space.sketches[0].model, space.repaired(0, points[:, space.places(0)])[2]
-    axis = rng.integers(-1, len(model.extents), size=len(points))
-    ragged = 0
-    for part in plan.parts:
-        every = like_others(model, plan, part)
-        assert like_others_along(model, plan, part, axis).tolist() == along(every, axis).tolist()
-        ragged += int((every != np.minimum(plan.body.tiles, part.extents)).sum())
-    assert ragged and len(plan.parts) > 2, "somewhere the others' tiles do not divide a part"
