@@ -113,7 +113,7 @@ def _suiting(model: Model, axis: int) -> Points:
     return np.array(sizes_of(own.extent, own.extent, bool(model.uneven[axis]) and not own.reduce), dtype=np.int32)
 
 
-def _tables(model: Model, columns: Ints) -> tuple[Ints, Ints, Ints, Ints]:
+def _tables(model: Model, columns: Ints) -> tuple[Ints, npt.NDArray[np.int16], Ints, Ints]:
     """The tables of all axes but long ones, as ``_tiles_kernel.rounded`` takes them.
 
     Args:

@@ -9,7 +9,7 @@ from written_rules import WRITTEN_OUT
 from autosched.workloads import workload
 from space import Space
 from space.plan import Plan
-from space.rule import Points
+from space.rule import Points, product
 from space.rules import NUMERIC, STRUCTURAL
 
 NAMES = [
@@ -34,6 +34,17 @@ def rows_of(space: Space, rng: np.random.Generator) -> Points:
     """Rows that are drawn with every column from its choices, and such as breeding makes, also of rules that do not breed."""
     drawn = np.concatenate([space.wide(k, space._drawn(k, rng, 150)) for k in range(len(space.sketches))])
     points = space.sample(rng, 40)
+    if "head_rise" in space.names:
+        # First parts of several tiles, which those of two kinds come of.
+        at, rows = space.names.index, space.wide(0, space.sketches[0].default[None])
+        for name in ("head", "head_tile"):
+            rows = product(rows, at(name), space.choices[at(name)].tolist())
+        rows = rows[rng.permutation(len(rows))[:600]]
+        for name in ("head_rise", "rise_kind", *(n for n in space.names if n.startswith("tile_"))):
+            some = rng.random(len(rows)) < 0.5
+            rows[some, at(name)] = rng.choice(space.choices[at(name)], int(some.sum()))
+        rows[:, at("head_init")] = space.choices[at("head_init")].max()
+        drawn = np.concatenate([drawn, rows])
     return np.concatenate([drawn, space.varied(np.repeat(points, 6, axis=0), rng), space.neighbours_of(points[:2])[:400]])
 
 
