@@ -5,13 +5,13 @@ It moves in front of a shift, into the initial value of the sum; or it stays whe
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from autosched.errors import ScheduleError
 from autosched.ir.expr import BinOp, BufferLoad, Call, Expr, IntImm, Var, int_value
 from autosched.ir.functor import expr_children, free_vars
-from autosched.ir.patterns import operands
+from autosched.ir.patterns import loads_in, operands
 from autosched.ir.stmt import Block, Buffer, BufferStore
 from space.normalise.blocks import (
     device_block,
@@ -68,23 +68,75 @@ class Epilogue(StructuralRule):
 
 def _folded(sch: Schedule, target: Target) -> Schedule | None:
     """A copy in which every sum that can starts with what is added to it; what then only passes it on is gone."""
-    found = _everywhere(sch, "fold_epilogue")
+    begun = _one_sum_behind_another(sch, target) if target.semantics == "chisel" and plain_blocks(sch.func) else None
+    found = _everywhere(sch if begun is None else begun, "fold_epilogue") or begun
     other = sch.copy() if found is None else found
     if found is not None:
         _passed_on(other)
     if target.semantics == "chisel":
         # The copy that a sum starts with adds a constant in the same cycle.
-        for name in [b.name for b in device_blocks(other.func)] if plain_blocks(other.func) else ():
-            more = other.copy()
-            try:
-                more.fold_epilogue(more.get_sblock(name))
-            except ScheduleError:
-                continue  # nothing to do here, or ranges that do not prove it
-            if _starting(more, target) == _starting(other, target):
-                other = found = more
-        if found is not None:
+        more = _constants_too(other, [b.name for b in device_blocks(other.func)] if plain_blocks(other.func) else (), target)
+        if found is not None or more is not other:
+            found = other = more
             _passed_on(other)
     return None if found is None else other
+
+
+def _constants_too(sch: Schedule, names: Iterable[str], target: Target) -> Schedule:
+    """A copy in which sums start with constants, too, that some blocks add, where that takes no operation; or the same one."""
+    for name in names:
+        more = sch.copy()
+        try:
+            more.fold_epilogue(more.get_sblock(name))
+        except ScheduleError:
+            continue  # nothing to do here, or ranges that do not prove it
+        if _starting(more, target) == _starting(sch, target):
+            sch = more
+    return sch
+
+
+def _one_sum_behind_another(sch: Schedule, target: Target) -> Schedule | None:
+    """A copy in which a sum starts with what is made of another one, and that one with its own addends; None if there is none.
+
+    Of ``((s + bias) >> 8) + (t >> 2)`` one fold leaves ``s + bias`` in the initial value of t, where it takes a reset and an
+    operation on two accumulators. So what is made of s is a stage until it has been folded itself.
+    """
+    other, done = sch.copy(), False
+    for name in [b.name for b in device_blocks(sch.func) if b.init is None]:
+        for path, n in _of_two_sums(other, name):
+            trial = other.copy()
+            try:
+                stage = trial.decompose_value(trial.get_sblock(name), [*path, n])
+                trial.fold_epilogue(stage)
+                trial = _constants_too(trial, [_name(trial, stage)], target)
+                trial.compute_inline(stage)
+                if n == 0:
+                    trial.reorder_addends(trial.get_sblock(name), [1, 0], list(path))
+                before = _starts(trial)
+                trial.fold_epilogue(trial.get_sblock(name))
+            except ScheduleError:
+                continue  # nothing is added to it, ranges do not prove it, or it is not made yet where the other sum starts
+            # A constant alone takes an operation wherever it is added.
+            given = any(a != b and loads_in(b) for a, b in zip(_starts(other), before))
+            if given and sum(a != b for a, b in zip(before, _starts(trial))) == 1 and not _of_two_sums(trial, name):
+                other, done = trial, True
+                break
+    return other if done else None
+
+
+def _of_two_sums(sch: Schedule, name: str) -> list[tuple[tuple[int, ...], int]]:
+    """Where a stage adds what is made of one sum to what is made of another: the operands down to the two, and either of them."""
+    summed = {store_of(b).buffer for b in device_blocks(sch.func) if b.init is not None}
+    found = []
+    for path, value in _sums_in(store_of(device_block(sch, name)).value):
+        one, other = ({x.buffer for x in loads_in(part)} & summed for part in (value.a, value.b))
+        found += [(path, n) for n in range(2) if len(one) == len(other) == 1 and one != other]
+    return found
+
+
+def _starts(sch: Schedule) -> list[Expr]:
+    """What every sum starts with."""
+    return [b.init.value for b in device_blocks(sch.func) if isinstance(b.init, BufferStore)]
 
 
 def _constants_beyond(sch: Schedule) -> Schedule:
@@ -202,6 +254,20 @@ def _starts_at_zero(sch: Schedule, buffer: Buffer, known: Collection[str]) -> bo
     made = [b for b in device_blocks(sch.func) if store_of(b).buffer is buffer]
     start = made[0].init if len(made) == 1 and product_of(made[0]) is not None and made[0].name not in known else None
     return isinstance(start, BufferStore) and int_value(start.value) == 0
+
+
+def _sums_in(value: Expr, path: tuple[int, ...] = ()) -> Iterator[tuple[tuple[int, ...], BinOp]]:
+    """The sums of two in a value, each with the operands to take down to it, outer ones first."""
+    if isinstance(value, BinOp) and value.op == "+" and value.dtype == "int32":
+        yield path, value
+    for n, child in enumerate(expr_children(value)) if isinstance(value, BinOp | Call) else ():
+        yield from _sums_in(child, (*path, n))
+
+
+def _name(sch: Schedule, block: BlockRV) -> str:
+    made = sch.get(block)
+    assert isinstance(made, Block)
+    return made.name
 
 
 def _is_load(value: Expr, indices: Sequence[Expr]) -> bool:
