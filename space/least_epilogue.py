@@ -157,8 +157,10 @@ class _Chain:
             self._zeros |= dict.fromkeys(nest.func.buffers, 0)  # what the chain begins with is no addend of it
         init = blocks[nest.anchor].init if nest.anchor is not None else None
         self.loaded = _summed(init.value) if isinstance(init, BufferStore) else set()
-        ahead = {stage.block for stage in nest.stages[: len(nest.stages) - len(stages)]}
-        self.loaded |= {o.name for o in nest.operands if o.scope == ACC and ahead & set(o.readers)}
+        ahead = nest.stages[: len(nest.stages) - len(stages)]
+        self.loaded |= {o.name for o in nest.operands if o.scope == ACC and {stage.block for stage in ahead} & set(o.readers)}
+        for stage in ahead:
+            self._pass(stage)
 
     def take(self, stage: Stage) -> None:
         """Looks at the next stage."""
@@ -171,8 +173,15 @@ class _Chain:
             if own is not None:
                 self._operation(e, own, block)
         self._linear = self._linear and not any(map(_bends, walk_expr(made.value)))
-        self._zeros[made.buffer] = (
-            _of_weights(self._values, block, self._zeros) if stage.products else _zeros(made.value, self._zeros))
+        self._pass(stage)
+
+    def _pass(self, stage: Stage) -> None:
+        """Takes in what is known of the low bits of what a stage makes."""
+        block = self._blocks[stage.block]
+        made = block.init if stage.products else block.body
+        if isinstance(made, BufferStore):
+            self._zeros[made.buffer] = (
+                _of_weights(self._values, block, self._zeros) if stage.products else _zeros(made.value, self._zeros))
 
     def _operation(self, e: Expr, own: Expr, block: Block) -> None:
         """Looks at an operation on what the chain has made so far."""

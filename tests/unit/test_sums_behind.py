@@ -97,3 +97,11 @@ def test_the_program_that_is_folded_is_left_as_it_was() -> None:
     before = split_host(sch.func).device
     assert isinstance(_one_sum_behind_another(sch, DE10), Schedule)
     assert split_host(sch.func).device == before
+
+
+@pytest.mark.parametrize(("scales", "shifts"), [((4, 4), 0), ((5, 4), 0), ((4, 3), 1), ((3, 4), 1)])  # boundary: a bit is left
+def test_a_shift_behind_both_that_only_undoes_their_scales_is_not_in_the_bound(scales: tuple[int, int], shifts: int) -> None:
+    """Of (s << 4) + (t << 4), in a block, and a shift back by 4 behind it, a program makes s + t."""
+    one, other = scales
+    scaled = Space(joined(f"(s << {one}) + (t << {other})", 64, behind=True), DE10).machine.terms["stages"]
+    assert scaled == Space(joined("s + t", 64), DE10).machine.terms["stages"] + shifts * (64 + 6)  # one for each row
