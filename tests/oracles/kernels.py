@@ -1,4 +1,7 @@
-"""Compiled kernels for the processes of one test run: each is compiled by one of them, all are loaded before tests begin."""
+"""Compiled kernels for the processes of one test run: each is compiled by one of them, all are loaded before tests begin.
+
+Run as a program it compiles them, for a test run that is still to come: it needs nothing but numba.
+"""
 
 from __future__ import annotations
 
@@ -30,13 +33,14 @@ def compiled_once() -> None:
 
 
 def load(backwards: bool) -> None:
-    """Runs what measuring and checking a candidate run, for the copies of this process that check candidates as well.
+    """Runs what measuring, estimating and checking a candidate run, for the copies of this process that check candidates as well.
 
     Args:
-        backwards: what is executed comes first, so that of two processes each compiles its half.
+        backwards: estimates come first, so that of two processes each compiles its half.
     """
     import numpy as np
 
+    import space
     from autosched.ir.interp import random_inputs, run
     from autosched.measure import Candidate, measure
     from autosched.workloads import workload
@@ -44,17 +48,23 @@ def load(backwards: bool) -> None:
     from sim.isa import Finish, table_of
     from sim.program import Program
     from sim.semantics import execute
-    from space import Space
 
     name = "dense:m=1,k=16,n=16"
     func = workload(name).func
-    space = Space(func, "vta-de10")
-    candidate = Candidate(name, "vta-de10", tuple(space.trace(space.sample(np.random.default_rng(0), 1)[0]).as_json()))
+    own = space.Space(func, "vta-de10")
+    candidate = Candidate(name, "vta-de10", tuple(own.trace(own.sample(np.random.default_rng(0), 1)[0]).as_json()))
 
     def executed() -> None:
         run(func, *random_inputs(func, 0))
         execute(Program("nothing", VTAConfig(), table_of([Finish()]), 0x1000, ()))
 
-    for step in (executed, lambda: measure(candidate)) if backwards else (lambda: measure(candidate), executed):
+    steps = (lambda: measure(candidate), executed, space.warm)
+    for step in reversed(steps) if backwards else steps:
         step()
     measure(candidate, execute=True)
+
+
+if __name__ == "__main__":
+    compiled_once()
+    # Last what a test run that has begun meanwhile compiles first.
+    load(backwards=True)
