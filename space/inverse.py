@@ -13,7 +13,7 @@ import json
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from hashlib import blake2b
-from itertools import chain, product
+from itertools import chain, islice, product
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 Steps = Sequence[Mapping[str, Any]]
 SOME, MOST = 512, 4096  # combinations of decisions that are tried together: at first, and where that finds nothing
 LOOSE = 64  # of them, where the order of steps does not count and one decision alone shows
+TOGETHER = 16  # traces that are written in one go; the first that leads further ends it
 NEAREST = 3  # forms that are compared by which steps they take
 SEVERAL_WAYS = frozenset({"consumer_blocks", "preserve_unit_loops", "preserve_unit_iters", "disable_predication", "index"})
 LOOKUPS = ("get_sblock", "get_block", "get_loops")
@@ -67,10 +68,12 @@ def point_of(space: Space, trace: Trace, anyhow: bool = False) -> Point:
         why = _missing(space, nearest, given)
         raise ProgramError(f"{space.func.name} is brought into another form than any of the space's: {why}")
     best: tuple[int, Point, Steps] | None = None
+    known: dict[bytes, int] = {}  # of every form one thing is wanted, in whatever way
     # Where one way of climbing ends below the top, another may go on.
     for most, hinted in product((SOME, MOST), (False, True)):
         for _, k, wanted in sorted(forms, key=lambda form: form[:2], reverse=True):
-            far, row = _climb(space, k, _further(wanted), len(wanted) + 1, most, _choices(space, k, wanted) if hinted else None)
+            choices = _choices(space, k, wanted) if hinted else None
+            far, row = _climb(space, k, _further(wanted), len(wanted) + 1, most, choices, known)
             if far > len(wanted):
                 # Columns that change nothing may still hold what other points need, and parts have two ways to be written.
                 changes = [*first_cut_off(space, k, row), *first_falling(space, k, row)]
@@ -201,7 +204,7 @@ def _choices(space: Space, sketch: int, wanted: Steps) -> list[tuple[int, ...]]:
 
 def _climb(
     space: Space, sketch: int, measure: Callable[[Steps], int], goal: int, most: int,
-    choices: Sequence[tuple[int, ...]] | None = None,
+    choices: Sequence[tuple[int, ...]] | None = None, known: dict[bytes, int] | None = None,
 ) -> tuple[int, Point]:
     """The row of a sketch whose steps measure most, and how much.
 
@@ -212,29 +215,34 @@ def _climb(
         goal: what is enough.
         most: combinations of decisions that are tried together.
         choices: of each column; with them more columns are tried together. Without, all values.
+        known: of rows what their steps measure, as found before; what is found is added.
     """
-    known: dict[bytes, int] = {}
+    found = {} if known is None else known
 
-    def reach(row: Point) -> int:
-        key = row.tobytes()
-        if key not in known:
-            known[key] = measure(_steps(space.trace(row)))
-        return known[key]
+    def reach(*rows: Point) -> list[int]:
+        keys = [row.tobytes() for row in rows]
+        new = {key: row for key, row in zip(keys, rows) if key not in found}
+        if new:
+            # What they mean is worked out together.
+            for key, trace in zip(new, space.traces(np.stack([*new.values()]))):
+                found[key] = measure(_steps(trace))
+        return [found[key] for key in keys]
 
     ways = (True, False) if choices is None else (True, False, None)
     row = space.repair(_default(space, sketch)[None])[0][0]
-    far, settled = reach(row), False
+    far, settled = reach(row)[0], False
     while far < goal:
         # Not settled last: a decision may make no sense before others are taken, and until then be taken back.
-        for trial in chain(*(changed(space, sketch, row, settle, most, choices) for settle in ways)):
-            now = reach(trial)
-            if now > far:
-                row, far = trial, now
+        trials = chain(*(changed(space, sketch, row, settle, most, choices) for settle in ways))
+        while some := list(islice(trials, TOGETHER)):
+            further = next(((now, trial) for now, trial in zip(reach(*some), some) if now > far), None)
+            if further is not None:
+                far, row = further
                 break
         else:
             # What is not settled may be written in another way, of which other changes make sense.
             tidy = space.repair(row[None])[0][0]
-            if settled or reach(tidy) < far or (tidy == row).all():
+            if settled or reach(tidy)[0] < far or (tidy == row).all():
                 break
             row, settled = tidy, True
     return far, row
