@@ -11,6 +11,7 @@ from autosched.ir.patterns import choice_of, has_loads, loads_in
 from autosched.ir.printer import expr_text
 from autosched.ir.stmt import Buffer, BufferStore, PrimFunc
 from autosched.lower.classify import no_difference
+from autosched.schedule.primitives.reductions.operand import reads_within
 from autosched.target import Target
 from space.sites import WRITTEN_OUT, NotPackedError, Site, loads_of, term_of
 
@@ -60,6 +61,11 @@ def check_site(
                              "machine needs addresses that are known before it runs", "index")
     choices = [c for e in walk_expr(store.value) if (c := choice_of(e)) is not None]
     if any(has_loads(cond) for cond, _, _ in choices):
+        read = [x for cond, *sides in choices if has_loads(cond) for side in sides for x in loads_in(side)]
+        beyond = next((x for x in read if not reads_within(site.block, x)), None)
+        if beyond is not None:
+            raise SpaceError(f"block {name!r} chooses by data whether it reads {expr_text(beyond)}, which is not there for all "
+                             "of its places, and the ALU reads what it chooses between: pad it in a block before", "choice")
         summed = site.block.init is not None and all(int_value(side) is not None for _, *sides in choices for side in sides)
         raise SpaceError(f"block {name!r} chooses by data; the ALU has no choice but minimum and maximum: " + (
             "store what it takes in as int8 in a block before" if summed else "write it with T.min and T.max"), "choice")

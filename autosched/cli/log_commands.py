@@ -144,6 +144,16 @@ def best(args: argparse.Namespace) -> int:
     layers = {t.name: own for t, _, own in asked}
     tasks = [(t.name, t.key, n) for t, n, _ in asked] if args.workload else [(name, key, 1) for name, key in known.tasks(target)]
     found = [(name, n, known.best(key, target.key())) for name, key, n in tasks]
+    missing = sum(r is None for _, _, r in found)
+    spoilt = [(place, place.damage) for place in known.places if place.damage] if missing and missing == len(found) else []
+    if spoilt and not args.verbose:
+        # What was asked for may be in what cannot be read: that is all there is to say.
+        names = args.workload or ", ".join(name for name, *_ in found) or "anything"
+        said = "; ".join(f"{len(faults)} damaged line(s) were skipped, the first of them {faults[0]}" for _, faults in spoilt)
+        print(plain(f"autosched: nothing is logged for {names} on {target.name}: {said}"), file=sys.stderr)
+        if args.format == "json":
+            print_json([_best_json(name, n, layers.get(name, ()), r) for name, n, r in found])
+        return Exit.NO_SCHEDULE
     _print_damage(known, args.verbose)
     if args.format == "json":
         print_json([_best_json(name, n, layers.get(name, ()), r) for name, n, r in found])
@@ -151,7 +161,6 @@ def best(args: argparse.Namespace) -> int:
         # A file's layers stand beside those that do the work of two: their sum is nothing's.
         _print_best(found, target, total=not is_network(args.workload or ""))
         tell_alike(layers.items())
-    missing = sum(r is None for _, _, r in found)
     if missing and missing == len(found):
         # Where none is asked for, each of these has a schedule that was withdrawn.
         names = args.workload or ", ".join(name for name, *_ in found)

@@ -73,6 +73,7 @@ from autosched.schedule.primitives.reductions.spreading import Spreading
 from autosched.schedule.primitives.reductions.stages import Stages
 from autosched.schedule.primitives.reductions.starts import Starts
 from autosched.schedule.primitives.reductions.stores import StoreBlocks
+from autosched.schedule.primitives.reductions.switches import Switches
 from autosched.schedule.primitives.reductions.terms import Terms
 from autosched.schedule.primitives.reductions.toeplitz import Bands
 from autosched.schedule.primitives.reductions.trimming import Trimming
@@ -93,7 +94,7 @@ class Schedule(
     Notes, Sampling, Layout, Reindex, ZeroTerms, Trimming, Folding, Clips, Reclips, Raising, ClipOffsets, Factoring, PadEinsum,
     DecomposePadding, Rolling, Access, CopyAt, HostStages, PadBlocks, Stages, Diagonals, Digits, Widening, NeutralTerms,
     PlainForms, Windows, Overlaps, Fission, Values, Offsets, Places, Negation, Minus, Doubling, Bits, Spreading, UnitAxes, Parts,
-    Extrema, PlaceLimits, Versions, Conditions, StoreBlocks, Expansion, Borders, Sharing,
+    Extrema, PlaceLimits, Switches, Versions, Conditions, StoreBlocks, Expansion, Borders, Sharing,
     Paddings, BytePlanes, Factors, Terms, Scaling, Bands, Repeating, Matrices, Crossing, Complements, Starts, Delays,
     Surroundings,
 ):

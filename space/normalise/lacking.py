@@ -5,15 +5,20 @@ Programs whose form does without them, as products of int8 elements with a const
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 from autosched.errors import ScheduleError
-from autosched.ir.expr import BufferLoad, Expr
-from autosched.ir.functor import walk_expr
-from autosched.ir.patterns import choice_of, is_widened
+from autosched.ir.expr import BinOp, BufferLoad, Expr
+from autosched.ir.functor import free_vars, walk_expr
+from autosched.ir.patterns import choice_of, has_loads, is_widened, loads_in, update_of
 from autosched.ir.stmt import Block, Buffer, BufferStore, PrimFunc
 from autosched.ir.value_bounds import dtype_bounds
 from autosched.schedule import Schedule
 from autosched.schedule.primitives.reductions.bits import chosen, masked
 from autosched.schedule.primitives.reductions.doubling import NEGATIVE, constant_factor
+from autosched.schedule.primitives.reductions.factors import is_narrow
+from autosched.schedule.primitives.reductions.operand import reads_within
+from autosched.schedule.primitives.reductions.switches import switched, switches
 from autosched.schedule.primitives.reductions.values import threshold
 from autosched.target import Target
 from space.normalise.blocks import device_block, device_blocks, store_of, writer_of
@@ -54,7 +59,8 @@ def compares(func: PrimFunc) -> bool:
         func: the program, as its user wrote it.
     """
     every = (e for b in device_blocks(func) if b.init is None for e in walk_expr(store_of(b).value))
-    return any(c is not None and threshold(c[0]) is None and chosen(e) is not None for e in every for c in [choice_of(e)])
+    return any(c is not None and threshold(c[0]) is None and (chosen(e) is not None or switches(e)) for e in every
+               for c in [choice_of(e)])
 
 
 def apply(sch: Schedule, target: Target, formed: bool = False) -> None:
@@ -66,7 +72,42 @@ def apply(sch: Schedule, target: Target, formed: bool = False) -> None:
         formed: as for ``lacks``.
     """
     for block in device_blocks(sch.func):
+        term = _term(block)
+        if term is not None and _counts(sch, block, term):
+            path = path_of(store_of(block).value, term) or []
+            with suppress(ScheduleError):  # what is in the way of a schedule, analysis says
+                sch.narrow_value(sch.get_sblock(block.name), path)
+                sch.decompose_value(sch.get_sblock(block.name), [*path, 0], False)
+    for block in device_blocks(sch.func):
+        if _narrow(sch, block):
+            with suppress(ScheduleError):  # what has wrapped around already stays
+                sch.widen_block(sch.get_sblock(block.name))
+                sch.simplify_value(sch.get_sblock(block.name))
         rewritten(sch, block.name, target, formed and block.init is None)
+
+
+def _term(block: Block) -> Expr | None:
+    """What a sum takes in at each step."""
+    update = update_of(store_of(block)) if block.init is not None else None
+    return update[1] if update is not None and update[0] == "+" else None
+
+
+def _counts(sch: Schedule, block: Block, term: Expr) -> bool:
+    """Whether a sum takes in int8 numbers that choices make of less than all indices of the result: stages of theirs have all."""
+    if not any(chosen(e) is not None or switches(e) for e in walk_expr(term)):
+        return False
+    own = {iv.var for iv in block.iter_vars if iv.kind == "spatial"}
+    read = [own & {v for index in x.indices for v in free_vars(index)} for x in loads_in(term)]
+    return any(len(some) < len(own) for some in read) and is_narrow(sch.func, block, term) and reads_within(block, term)
+
+
+def _narrow(sch: Schedule, block: Block) -> bool:
+    """Whether a stage chooses by data in int8, or takes away in int8 what it computes, which is written otherwise in int32."""
+    value = store_of(block).value
+    if block.init is not None or value.dtype != "int8":
+        return False
+    return any(e.dtype == "int8" and (switched(sch.func, block, e) is not None or (
+        isinstance(e, BinOp) and e.op == "-" and has_loads(e.b) and not isinstance(e.b, BufferLoad))) for e in walk_expr(value))
 
 
 def rewritten(sch: Schedule, name: str, target: Target, formed: bool = False) -> None:
@@ -96,12 +137,16 @@ def _step(sch: Schedule, name: str, target: Target, formed: bool) -> list[str] |
     """Writes one operation of a block otherwise; the stages made of its parts, None where nothing is left to do."""
     value = store_of(device_block(sch, name)).value
     found = _first(value, target, formed)
-    if found is None:
+    if found is None or (switches(found) and switched(sch.func, device_block(sch, name), found) is None):
         return None
     path, block = path_of(value, found) or [], sch.get_sblock(name)
     factor = constant_factor(found)
     if masked(found) is not None:
         sch.mask_by_shifts(block, path)
+    elif switches(found):
+        sch.choose_by_switches(block, path)
+        with suppress(ScheduleError):  # what was chosen in int8 is limited in int32
+            sch.simplify_value(block)
     elif factor is None:
         sch.choose_by_clip(block, path)
     elif isinstance(factor[0], BufferLoad):
@@ -130,7 +175,9 @@ def _first(value: Expr, target: Target, formed: bool) -> Expr | None:
 def _is_lacking(e: Expr, target: Target, formed: bool) -> bool:
     factor = constant_factor(e)
     if factor is None:
-        return masked(e) is not None or chosen(e) is not None
+        if masked(e) is not None or chosen(e) is not None:
+            return True
+        return switches(e) and not (isinstance(e, BinOp) and target.multiplies)
     low, high = dtype_bounds("int8")
     # The functional simulator multiplies; the GEMM does int8 elements.
     by_gemm = not formed and is_widened(factor[0]) and low <= factor[1] <= high

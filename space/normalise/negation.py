@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 from autosched.errors import ScheduleError
 from autosched.ir.expr import BinOp, BufferLoad, Cast, Expr, int_value
 from autosched.ir.functor import walk_expr
@@ -126,6 +128,8 @@ def takes_away_loads(value: Expr) -> bool:
 def _differences(sch: Schedule, name: str) -> None:
     """Adds what a block takes away."""
     _apart_by_step(sch, device_block(sch, name))
+    if any(b.name == name for b in device_blocks(sch.func)):
+        _at_each_step(sch, device_block(sch, name))
     for part in _inwards(sch, name):
         for buffer in dict.fromkeys(e.buffer for value in _values(device_block(sch, part)) for e in subtrahends(value)):
             try:
@@ -151,6 +155,26 @@ def _apart_by_step(sch: Schedule, block: Block) -> None:
             sch.expand_reduction(sch.get_sblock(block.name))
         except ScheduleError:
             return  # what is in the way of a schedule, analysis says
+
+
+def _at_each_step(sch: Schedule, block: Block) -> None:
+    """Adds negatives of parameters at the steps of a sum or extremum too long to be written out, whatever else it does with them.
+
+    Of such as the GEMM sums up the factors are made negative.
+    """
+    update = update_of(store_of(block)) if block.init is not None else None
+    if update is None or any(isinstance(e, BinOp) and e.op == "*" and has_loads(e.a) and has_loads(e.b)
+                             for e in walk_expr(update[1])):
+        return
+    if any(map(takes_away, walk_expr(update[1]))):
+        with suppress(ScheduleError):  # what is in the way of a schedule, analysis says
+            sch.push_negation(sch.get_sblock(block.name))
+    params, value = set(given(sch.func)), store_of(device_block(sch, block.name)).value
+    away = [e.b for e in walk_expr(value) if isinstance(e, BinOp) and e.op == "-" and e.dtype == "int32"]
+    taken = [e.value if isinstance(e, Cast) and is_widened(e) else e for e in away]
+    for buffer in dict.fromkeys(x.buffer for x in taken if isinstance(x, BufferLoad)):
+        if buffer in params:
+            sch.host_stage(sch.add_negative(sch.get_sblock(block.name), buffer.name))
 
 
 def _inwards(sch: Schedule, name: str) -> list[str]:

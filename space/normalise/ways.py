@@ -432,6 +432,10 @@ def _ended(sch: Schedule, target: Target, wanted: Wanted, otherwise: bool) -> Sc
             negation.apply(sch, target)
         if otherwise:
             negation.narrow_all(sch)  # what no product takes away
+        if otherwise and any(step.op == "choose_by_switches" for step in sch.trace.insts):
+            # What is compared is compared for every limit, and of int8 in the accumulator only now.
+            negation.apply(sch, target)
+            again.apply(sch, target)
         values.apply(sch, target)
         clips.apply(sch, target)
         epilogue.loaded(sch, target)

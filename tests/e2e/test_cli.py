@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from autosched.cli.commands import COMMANDS
+from autosched.cli.exit_codes import Exit
 
 ROOT = Path(__file__).resolve().parents[2]
 SMALL = "dense:m=2,k=64,n=96"
@@ -77,6 +78,16 @@ def test_a_damaged_line_is_counted_and_skipped(log: Path, tmp_path: Path, here: 
     done = here("best", SMALL, "--log", tmp_path)
     assert done.returncode == 0 and SMALL in done.stdout
     assert "2 damaged line(s)" in done.stderr
+
+
+def test_a_log_of_which_nothing_can_be_read_is_one_line(tmp_path: Path, here: Here) -> None:
+    (tmp_path / "a.jsonl").write_text("garbage\nmore\n")
+    done = here("best", "t2", "--log", str(tmp_path))
+    (said,) = done.stderr.splitlines()
+    assert done.returncode == Exit.NO_SCHEDULE and not done.stdout and f"{tmp_path / 'a.jsonl'}:1: no valid checksum" in said
+    assert "nothing is logged for t2 on vta-de10: 2 damaged line(s)" in said
+    done = here("best", "t2", "--log", str(tmp_path), "--format", "json")
+    assert len(done.stderr.splitlines()) == 1 and json.loads(done.stdout)[0]["cycles"] is None
 
 
 BAD = [

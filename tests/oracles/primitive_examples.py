@@ -348,6 +348,9 @@ E = T.sblock_alloc_buffer((16,), "int32")
                                     'sch.multiply_by_doubling("C", [0])'),
     "mask_by_shifts": Example("|".join((A, stage("C[vi]", "T.bitwise_and(A[vi], 7)"))), 'sch.mask_by_shifts("C")'),
     "choose_by_clip": Example("|".join((A, stage("C[vi]", "T.Select(A[vi] < 5, -1, 2)"))), 'sch.choose_by_clip("C")'),
+    "choose_by_switches": Example("|".join((
+        A.replace("C: T.Buffer", 'B: T.Buffer((16,), "int32"), C: T.Buffer', 1),
+        stage("C[vi]", "T.Select(B[vi] < 5, T.max(A[vi], 0), 0)"))), 'sch.choose_by_switches("C")'),
     "add_unit_iterator": Example("|".join((
         'A: T.Buffer((1, 16), "int32"), C: T.Buffer((1, 16), "int32")',
         stage("C[vi]", "A[0, vi] * 2").replace("C[vi]", "C[0, vi]"))),

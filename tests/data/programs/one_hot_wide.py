@@ -2,7 +2,7 @@
 
 from autosched import te
 
-VERDICT = "refused: the ALU has no choice but minimum and maximum"
+VERDICT = "accepted"
 
 
 def main():

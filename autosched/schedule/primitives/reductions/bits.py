@@ -72,8 +72,8 @@ class Bits(ScheduleBase):
 
         What is compared is clipped to the two values on both sides of the step, of which sums make -1 and 0; a shift and one
         more clip make any height of that. Where the choice falls instead of rising, the step is turned by a shift that wraps;
-        so both sides of what is equal become one. Two values, or a value and its place, are compared by their difference, where
-        types alone keep it from wrapping, as they do of int8 elements.
+        so both sides of what is equal become one. Two values, or a value and its place, are compared by their difference; where
+        types alone do not keep it from wrapping, by whether the one is the smaller, or the larger, of both.
 
         Args:
             block: handle or name of a block that stores one value.
@@ -81,7 +81,7 @@ class Bits(ScheduleBase):
 
         Raises:
             ScheduleError: no choice there between two constants by ``<``, ``<=``, ``>``, ``>=``, ``==`` or ``!=`` and a constant,
-                what depends on the block's iterators alone, or a value whose difference from the first surely is an int32.
+                what depends on the block's iterators alone, or another value.
 
         Before::
 
@@ -228,18 +228,31 @@ def _with_zero(condition: Expr, own: Mapping[Var, Range] | None) -> Expr:
     known, dom = ValueBounds(NOTHING), own or {}
     if has_loads(a) and has_loads(b):
         (least, most), (low, high) = known.of(a, dom), known.of(b, dom)
-        apart = binary("-", cast("int32", a), cast("int32", b))
-        return BinOp(op, apart, const(0, "int32"), "bool") if least - high >= LEAST and most - low <= MOST else condition
+        return _apart(op, cast("int32", a), cast("int32", b), least - high >= LEAST and most - low <= MOST)
     if has_loads(b):
         a, b, op = b, a, {"<": ">", "<=": ">=", ">": "<", ">=": "<="}.get(op, op)
-    least, most = known.of(a, dom)
-    if not has_loads(a) or not free_vars(b) or max(-least, most) > MOST >> 1:
+    if not has_loads(a) or not free_vars(b):
         return condition
+    least, most = known.of(a, dom)
+    near = max(-least, most) <= MOST >> 1
     if own is not None:
-        near, far = Analyzer(own).int_bounds(b)
-        if near is None or far is None or max(-near, far) > MOST >> 1:
-            return condition
-    return BinOp(op, binary("+", cast("int32", a), binary("-", const(0, "int32"), b)), const(0, "int32"), "bool")
+        first, last = Analyzer(own).int_bounds(b)
+        near = near and first is not None and last is not None and max(-first, last) <= MOST >> 1
+    return _apart(op, cast("int32", a), b, near)
+
+
+def _apart(op: str, a: Expr, b: Expr, near: bool) -> Expr:
+    """A comparison of two values by their difference; of such as may be too far apart by the extremum that the one is.
+
+    What wraps around is 0 only where both are equal.
+    """
+    if not near and op not in ("==", "!="):
+        a, b, op = {
+            "<": (minimum(a, b), b, "!="), "<=": (minimum(a, b), a, "=="), ">": (maximum(a, b), b, "!="),
+            ">=": (maximum(a, b), a, "=="),
+        }[op]
+    less = binary("-", a, b) if has_loads(b) else binary("+", a, binary("-", const(0, "int32"), b))
+    return BinOp(op, less, const(0, "int32"), "bool")
 
 
 __all__ = ["Bits", "chosen", "masked"]

@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from autosched.ir.expr import BufferLoad, Call, Expr, cast, const, int_value, maximum, minimum
+from autosched.ir.expr import Call, Expr, cast, const, int_value, maximum, minimum
 from autosched.ir.functor import free_vars, rewrite, walk_expr
 from autosched.ir.patterns import choice_of, has_loads
 from autosched.ir.print_expr import expr_text
 from autosched.ir.region import with_access
 from autosched.ir.scopes import HELD
-from autosched.ir.simplify import Analyzer
 from autosched.ir.stmt import Block, BlockRealize, BufferStore, PrimFunc, Stmt, seq
 from autosched.ir.value_bounds import ValueBounds, dtype_bounds
 from autosched.schedule.analysis.dependence import scope_of
@@ -21,7 +20,7 @@ from autosched.schedule.kit.nests import own_nest
 from autosched.schedule.kit.primitive import primitive
 from autosched.schedule.kit.refusal import Refusal
 from autosched.schedule.kit.state import State
-from autosched.schedule.primitives.reductions.operand import place_stage
+from autosched.schedule.primitives.reductions.operand import place_stage, reads_within
 from autosched.schedule.primitives.reductions.plain import plain_store, top_of
 from autosched.schedule.primitives.reductions.stages import part_at
 from autosched.schedule.primitives.reductions.zero_terms import Replaced
@@ -91,7 +90,7 @@ def limits_of(func: PrimFunc, block: Block, value: Expr) -> Expr | None:
         return None
     condition, yes, no = parts
     dom = {iv.var: iv.dom for iv in block.iter_vars}
-    if not set(free_vars(condition)) & set(dom) or not _within(block, yes, no):
+    if not set(free_vars(condition)) & set(dom) or not reads_within(block, yes, no):
         return None
     bounds = ValueBounds(func)
 
@@ -118,18 +117,6 @@ def limits_of(func: PrimFunc, block: Block, value: Expr) -> Expr | None:
             return cast(value.dtype, maximum(moving, chosen(LEAST, at)))
         return cast(value.dtype, maximum(minimum(moving, chosen(MOST, at)), chosen(LEAST, at)))
     return cast(value.dtype, maximum(minimum(one, limit(MOST, LEAST)), minimum(other, limit(LEAST, MOST))))
-
-
-def _within(block: Block, *values: Expr) -> bool:
-    """Whether what some values read is there wherever the block runs, chosen or not."""
-    known = Analyzer({iv.var: iv.dom for iv in block.iter_vars})
-    for load in (e for value in values for e in walk_expr(value) if isinstance(e, BufferLoad)):
-        for index, size in zip(load.indices, load.buffer.shape):
-            low, high = known.int_bounds(index)
-            most = int_value(size)
-            if low is None or high is None or most is None or low < 0 or high >= most:
-                return False
-    return True
 
 
 def _limited(state: State, realize: BlockRealize, path: list[int]) -> tuple[Stmt, list[Block]]:

@@ -162,7 +162,7 @@ def pushed(func: PrimFunc, block: Block) -> Block:
     Raises:
         Refusal: there is nothing to do.
     """
-    store = plain_store(block, alone=True)
+    store = plain_store(block)
     if not any(map(takes_away, walk_expr(store.value))):
         raise Refusal(f"block {block.name} takes no computed value of int32 away", [block.ident], code="form")
     value = _Inward(known_values(func), {iv.var: iv.dom for iv in block.iter_vars}).visit_expr(store.value)

@@ -46,6 +46,8 @@ class Negation(ScheduleBase):
     def add_negative(self, block: BlockRV | str, read_buffer_index: int | str | Buffer) -> BlockRV:
         """Adds the negative of a tensor, made by a stage of its own, where a block takes the tensor away.
 
+        Elements of int8 are taken away as int32, and so are their negatives. What else the block does with the tensor stays.
+
         Args:
             block: handle or name of a block, alone in its loops, that stores a value of integers.
             read_buffer_index: the tensor, a parameter that nobody writes, or made by a host stage: position among what the block
@@ -55,7 +57,7 @@ class Negation(ScheduleBase):
             The block of the stage.
 
         Raises:
-            ScheduleError: the tensor is used otherwise than by ``x - T[..]``; somebody writes it.
+            ScheduleError: the block takes nothing of the tensor away (``x - T[..]``); somebody writes it.
 
         Before::
 
@@ -234,9 +236,12 @@ class _Plus(Mutator):
         self.old, self.new = old, new
 
     def visit_expr(self, expr: Expr) -> Expr:
-        if isinstance(expr, BinOp) and expr.op == "-" and isinstance(expr.b, BufferLoad) and expr.b.buffer is self.old:
-            return binary("+", self.visit_expr(expr.a), BufferLoad(self.new, self.visit_exprs(expr.b.indices), expr.dtype))
-        return super().visit_expr(expr)
+        taken = expr.b if isinstance(expr, BinOp) and expr.op == "-" else None
+        if isinstance(taken, Cast) and is_widened(taken) and self.new.dtype == taken.dtype:
+            taken = taken.value
+        if not (isinstance(expr, BinOp) and isinstance(taken, BufferLoad) and taken.buffer is self.old):
+            return super().visit_expr(expr)
+        return binary("+", self.visit_expr(expr.a), BufferLoad(self.new, self.visit_exprs(taken.indices), expr.dtype))
 
 
 def only_taken_away(block: Block, buffer: Buffer) -> bool:
@@ -248,23 +253,25 @@ def only_taken_away(block: Block, buffer: Buffer) -> bool:
     return True
 
 
-def taken_away(block: Block, old: Buffer, new: Buffer) -> Block:
+def taken_away(block: Block, old: Buffer, new: Buffer, alone: bool = True) -> Block:
     """A block that adds from one buffer what it took away from another.
 
     Args:
         block: one plain store.
         old: what it takes elements of away.
         new: where their negatives are.
+        alone: whether it may do nothing else with these elements.
 
     Raises:
-        Refusal: it uses that otherwise.
+        Refusal: it uses that otherwise, or takes nothing of it away.
     """
     store, first = plain_stores(block)
     value = _Plus(old, new).visit_expr(store.value)
     begin = None if first is None else replace(first, value=_Plus(old, new).visit_expr(first.value))
-    if any(loads_from(e, old) for e in (value, *store.indices, *(() if begin is None else (begin.value,)))):
-        raise Refusal(f"block {block.name} does more with {old.name} than to take it away (x - {old.name}[..])", [block.ident],
-                      code="reader")
+    made = (value, *store.indices, *(() if begin is None else (begin.value,)))
+    if any(loads_from(e, old) for e in made) if alone else not any(loads_from(e, new) for e in made):
+        raise Refusal(f"block {block.name} does {'more' if alone else 'something else'} with {old.name} than to take it away "
+                      f"(x - {old.name}[..])", [block.ident], code="reader")
     return with_access(replace(block, init=begin, body=BufferStore(store.buffer, store.indices, value)))
 
 
@@ -330,12 +337,12 @@ def require_given(state: State, block: Block, operand: Buffer, dtype: str) -> No
 def _added(state: State, realize: BlockRealize, operand: Buffer) -> tuple[Stmt, Block]:
     block = realize.block
     scope = scope_of(state, block)
-    require_given(state, block, operand, "int32")
+    require_given(state, block, operand, "int8" if operand.dtype == "int8" else "int32")
     top = top_of(state, realize)
     name = fresh_name(f"{operand.name}_negative", {*state.block_names(), *state.buffer_names(scope)})
-    buffer = Buffer(name, operand.shape, operand.dtype)
-    new = taken_away(block, operand, buffer)
-    made = filling(name, buffer, lambda at: binary("-", const(0, operand.dtype), BufferLoad(operand, at, operand.dtype)))
+    buffer = Buffer(name, operand.shape, "int32")
+    new = taken_away(block, operand, buffer, False)
+    made = filling(name, buffer, lambda at: binary("-", const(0), cast("int32", BufferLoad(operand, at, operand.dtype))))
     changed = rewrite(top, realize, replace(realize, block=new))
     return state.rewrite({id(top): seq(own_nest(made, "i"), changed)}, {id(scope): (*scope.alloc_buffers, buffer)}), made
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from autosched.ir.expr import BinOp, BufferLoad, Call, Cast, Expr, IntImm, Select, Var, bits, int_value, logical_not
-from autosched.ir.functor import Substitute, expr_children, free_vars, substitute
+from autosched.ir.functor import Substitute, expr_children, free_vars, substitute, walk_expr
 from autosched.ir.patterns import choice_of, loads_in, update_of
 from autosched.ir.print_expr import expr_text
 from autosched.ir.region import with_access
@@ -95,11 +95,11 @@ def operand_stage(block: Block, part: Expr, names: set[str], buffers: set[str]) 
 
 
 def place_stage(block: Block, value: Expr, name: str, tensor: str) -> tuple[Block, BufferLoad]:
-    """A stage that makes what depends on iterators alone, once for each combination of those that it depends on; its element.
+    """A stage that makes a value once for each combination of the iterators that it depends on; its element.
 
     Args:
         block: whose iterators they are.
-        value: loads nothing.
+        value: loads nothing, or what is there for all iterators.
         name: of the stage.
         tensor: that it stores.
 
@@ -119,6 +119,23 @@ def place_stage(block: Block, value: Expr, name: str, tensor: str) -> tuple[Bloc
     body = BufferStore(buffer, tuple([fresh[v] + n if n else fresh[v] for v, n in shift.items()]), substitute(value, fresh))
     read = tuple([v + n if n else v for v, n in shift.items()])
     return with_access(Block(name, iters, (), (), body)), BufferLoad(buffer, read, value.dtype)
+
+
+def reads_within(block: Block, *values: Expr) -> bool:
+    """Whether what some values read is there wherever a block runs, chosen or not.
+
+    Args:
+        block: that computes them.
+        values: any expressions.
+    """
+    known = Analyzer({iv.var: iv.dom for iv in block.iter_vars})
+    for load in (e for value in values for e in walk_expr(value) if isinstance(e, BufferLoad)):
+        for index, size in zip(load.indices, load.buffer.shape):
+            low, high = known.int_bounds(index)
+            most = int_value(size)
+            if low is None or high is None or most is None or low < 0 or high >= most:
+                return False
+    return True
 
 
 def _defined(value: Expr, known: Analyzer) -> bool:

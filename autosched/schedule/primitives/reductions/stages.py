@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from autosched.ir.expr import LOGICAL, BinOp, BufferLoad, Call, Expr, IntImm, Select, Var, binary, int_value, is_int, logical_not
 from autosched.ir.functor import Mutator, expr_children, free_vars, replace_buffers, rewrite, substitute, walk_expr
-from autosched.ir.patterns import choice_of, has_loads, operands
+from autosched.ir.patterns import choice_of, has_loads, loads_from, operands
 from autosched.ir.print_expr import expr_text
 from autosched.ir.region import with_access
 from autosched.ir.simplify import Analyzer
@@ -20,7 +20,7 @@ from autosched.schedule.kit.nests import own_nest
 from autosched.schedule.kit.primitive import primitive
 from autosched.schedule.kit.refusal import Refusal
 from autosched.schedule.kit.state import State
-from autosched.schedule.primitives.reductions.operand import operand_stage, place_stage
+from autosched.schedule.primitives.reductions.operand import operand_stage, place_stage, reads_within
 from autosched.schedule.primitives.reductions.plain import plain_store, require_once, top_of
 from autosched.schedule.primitives.reductions.zero_terms import Replaced
 
@@ -75,7 +75,8 @@ class Stages(ScheduleBase):
             path: the operand to take at each step from the stored value down to the part, e.g. ``[0]`` for what
                 ``cast(int8, x)`` converts, ``[0, 1]`` for the second operand of the sum that it converts.
             by_read: whether the stage of a block without init is made as that of a sum is, the part being such as a sum's; and
-                whether a part that loads nothing is one, made for each combination of the iterators that it depends on.
+                whether a part that loads nothing is one, made for each combination of the iterators that it depends on. Said not
+                to be, a part of a sum is made for each of these, too, and may read several elements.
             alone: whether only the part at the path is read from the stage; else whatever in the value is the same.
 
         Returns:
@@ -109,7 +110,7 @@ class Stages(ScheduleBase):
         assert isinstance(block, BlockRV)
         state, realize = self.block_at(block)
         try:
-            body, made = _split(state, realize, [int(p) for p in path], bool(by_read), bool(alone))
+            body, made = _split(state, realize, [int(p) for p in path], by_read, bool(alone))
         except Refusal as r:
             self.refuse(r.reason, r.marks, r.hint, state, code=r.code)
         self.commit(state, body)
@@ -272,7 +273,7 @@ def _reordered(block: Block, order: list[int], path: list[int]) -> Block:
     return with_access(replace(block, body=BufferStore(store.buffer, store.indices, value)))
 
 
-def _split(state: State, realize: BlockRealize, path: list[int], by_read: bool, alone: bool) -> tuple[Stmt, Block]:
+def _split(state: State, realize: BlockRealize, path: list[int], by_read: bool | None, alone: bool) -> tuple[Stmt, Block]:
     block = realize.block
     store = plain_store(block)
     part = part_at(block, store.value, path)
@@ -285,6 +286,13 @@ def _split(state: State, realize: BlockRealize, path: list[int], by_read: bool, 
     if not has_loads(part) or ((block.init is not None or by_read) and not any(v in own for v in free_vars(part))):
         raise Refusal(f"{expr_text(part)} in block {block.name} loads nothing", [block.ident], code="form")
     scope = scope_of(state, block)
+    if block.init is not None and by_read is False:
+        if loads_from(part, store.buffer) or not reads_within(block, part):
+            raise Refusal(f"{expr_text(part)} in block {block.name} reads what the block writes, or what is not there for all of "
+                          "its iterators", [block.ident], code="form")
+        tensor = fresh_name(f"{store.buffer.name}_part", state.buffer_names(scope))
+        made, load = place_stage(block, part, fresh_name(f"{block.name}_part", set(state.block_names())), tensor)
+        return _with_stage(state, realize, made, own_nest(made), load.buffer, _replaced(store.value, part, load, path, alone))
     if block.init is not None or by_read:
         taken = set(state.block_names()), state.buffer_names(scope)
         made, nest, buffer, stands = operand_stage(block, part, *taken)

@@ -35,6 +35,7 @@ from autosched.schedule.kit.base import BlockRV, ScheduleBase
 from autosched.schedule.kit.primitive import primitive
 from autosched.schedule.kit.refusal import Refusal
 from autosched.schedule.primitives.reductions.cancelling import without_cancelled
+from autosched.schedule.primitives.reductions.comparisons import by_difference, exchanged, in_other_types
 from autosched.schedule.primitives.reductions.plain import plain_store
 
 OPPOSITE = {"<": ">=", ">=": "<", ">": "<=", "<=": ">", "==": "!=", "!=": "=="}
@@ -53,7 +54,9 @@ class Values(ScheduleBase):
         An absolute value is the larger of a value and its negative, and a division by a power of two that rounds to zero the
         larger of two shifts.
         A choice by a comparison with a constant becomes ``min`` or ``max`` where both sides rise (or stay) with what is
-        compared and meet at the constant; a choice by indices has its constant last, and indices under its condition only.
+        compared and meet at the constant. One by a comparison of two values, whose sides are each other with these exchanged,
+        is the one side of their minimum and maximum; a comparison that is a number is a choice between 1 and 0. A choice by
+        indices has its constant last, and indices under its condition only.
         Conversions to a type and on to a narrower one are one, and arithmetic that fits a narrow type is done in the wide one
         that it is converted to. What is added and taken away as well is no part of a value; of one of which
         nothing is left, an element is limited to the constant that is. An element that is only shifted by 0 is
@@ -212,6 +215,8 @@ class _Plainer(Mutator):
             return self._towards_zero(made)
         if isinstance(made, BinOp) and made.op in ("min", "max") and is_int(made.dtype):
             return self._reached(made)
+        if isinstance(made, Cast) and made.value.dtype == "bool" and is_int(made.dtype) and has_loads(made.value):
+            return self._choice(made.value, const(1, made.dtype), const(0, made.dtype), made)
         return self._converted(made) if isinstance(made, Cast) else made
 
     def _reached(self, made: BinOp) -> Expr:
@@ -246,11 +251,25 @@ class _Plainer(Mutator):
             sides = [_before_narrowing(e) for e in (yes, no)]
             wide = None if None in sides else self._extremum(condition, *sides)  # type: ignore[arg-type]
             found = None if wide is None else cast("int8", wide)
+        if found is None:
+            found = self._compared(condition, yes, no)
         if found is not None:
             return found
         if isinstance(whole, Select):
             return Select(condition, yes, no, whole.dtype)
         return Call("if_then_else", (condition, yes, no), whole.dtype)
+
+    def _compared(self, condition: Expr, yes: Expr, no: Expr) -> Expr | None:
+        """A choice between what depends on two compared values, or on one in another type, or None."""
+        def bounds(e: Expr) -> Interval:
+            return self.values.of(e, self.dom)
+
+        found = exchanged(condition, yes, no, bounds)
+        if found is not None:
+            return self.visit_expr(found)  # with extrema where choices were
+        apart = by_difference(condition, yes, no, bounds=bounds)
+        others = in_other_types(condition, yes, no) if apart is None else [apart, *in_other_types(apart, yes, no)]
+        return next((made for other in others if (made := self._extremum(other, yes, no)) is not None), None)
 
     def _by_index(self, condition: Expr, yes: Expr, no: Expr, whole: Expr) -> Expr:
         """A choice by iterators alone: its constant last, whatever it reads under its condition."""
