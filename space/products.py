@@ -135,6 +135,10 @@ def why_no_operand(func: PrimFunc) -> str | None:
                         f"GEMM: give the program {load.buffer.name} as int32")
         for e in (e for value in _values(block) for e in walk_expr(value)):
             if isinstance(e, BinOp) and e.op in COMPARISON and has_loads(e):
+                narrow = next((x for x in walk_expr(e) if isinstance(x, BinOp) and x.dtype == "int8" and has_loads(x)), None)
+                if narrow is not None:
+                    return (f"block {block.name!r} compares {expr_text(narrow)}, which wraps around in int8; the ALU computes in "
+                            'int32: write .astype("int32") behind what it is computed of')
                 return (f"block {block.name!r} compares by {expr_text(e)}; the ALU has no comparison but minimum and maximum: a "
                         "number that is 1 where x > y is T.min(T.max(x - y, 0), 1)")
     return None

@@ -63,6 +63,7 @@ from autosched.schedule.primitives.reductions.parts import Parts
 from autosched.schedule.primitives.reductions.places import Places
 from autosched.schedule.primitives.reductions.plain import PlainForms
 from autosched.schedule.primitives.reductions.planes import BytePlanes
+from autosched.schedule.primitives.reductions.prefixes import Prefixes
 from autosched.schedule.primitives.reductions.raising import Raising
 from autosched.schedule.primitives.reductions.reclips import Reclips
 from autosched.schedule.primitives.reductions.reduction import Reductions
@@ -94,7 +95,7 @@ class Schedule(
     Notes, Sampling, Layout, Reindex, ZeroTerms, Trimming, Folding, Clips, Reclips, Raising, ClipOffsets, Factoring, PadEinsum,
     DecomposePadding, Rolling, Access, CopyAt, HostStages, PadBlocks, Stages, Diagonals, Digits, Widening, NeutralTerms,
     PlainForms, Windows, Overlaps, Fission, Values, Offsets, Places, Negation, Minus, Doubling, Bits, Spreading, UnitAxes, Parts,
-    Extrema, PlaceLimits, Switches, Versions, Conditions, StoreBlocks, Expansion, Borders, Sharing,
+    Extrema, PlaceLimits, Switches, Prefixes, Versions, Conditions, StoreBlocks, Expansion, Borders, Sharing,
     Paddings, BytePlanes, Factors, Terms, Scaling, Bands, Repeating, Matrices, Crossing, Complements, Starts, Delays,
     Surroundings,
 ):

@@ -1,17 +1,22 @@
 """Sums whose terms count by more places than they are read by (prefix sums, integral images): each is multiplied by 1 or 0.
 
 ``T.if_then_else(p <= i, x[p], 0)`` is no padding of ``x``, which has no ``i``: a factor that the host lays out says what counts.
+Of extrema (running maxima), which have no factors, they are windows that begin at the place, and padded beyond the tensor.
 """
 
 from __future__ import annotations
 
+from contextlib import suppress
+
+from autosched.errors import ScheduleError
 from autosched.ir.expr import Expr
 from autosched.ir.patterns import update_of
 from autosched.ir.stmt import Block, BufferStore, PrimFunc
 from autosched.schedule import Schedule
 from autosched.schedule.primitives.reductions.conditions import counted_element
+from autosched.schedule.primitives.reductions.prefixes import slid
 from autosched.target import Target
-from space.normalise.blocks import device_block, device_blocks, store_of
+from space.normalise.blocks import device_block, device_blocks, joins_by, store_of
 from space.normalise.copies import path_of
 
 
@@ -21,7 +26,7 @@ def applies(func: PrimFunc) -> bool:
     Args:
         func: the program, in form or not.
     """
-    return any(isinstance(b.body, BufferStore) and _first(b) is not None for b in device_blocks(func))
+    return any(isinstance(b.body, BufferStore) and (_first(b) is not None or _runs(b)) for b in device_blocks(func))
 
 
 def apply(sch: Schedule, target: Target) -> None:
@@ -29,8 +34,16 @@ def apply(sch: Schedule, target: Target) -> None:
     for name in [b.name for b in device_blocks(sch.func)]:
         block = device_block(sch, name)
         found = _first(block)
-        if found is not None:
+        if _runs(block):
+            with suppress(ScheduleError):  # what is in the way of a schedule, analysis says
+                sch.slide_reduction(sch.get_sblock(name))
+        elif found is not None:
             sch.guard_factors(sch.get_sblock(name), path_of(store_of(block).value, found) or [])
+
+
+def _runs(block: Block) -> bool:
+    """Whether a minimum or maximum takes in elements up to a place, or from there on."""
+    return joins_by(block) in ("min", "max") and slid(block) is not None
 
 
 def _first(block: Block) -> Expr | None:

@@ -351,6 +351,14 @@ E = T.sblock_alloc_buffer((16,), "int32")
     "choose_by_switches": Example("|".join((
         A.replace("C: T.Buffer", 'B: T.Buffer((16,), "int32"), C: T.Buffer', 1),
         stage("C[vi]", "T.Select(B[vi] < 5, T.max(A[vi], 0), 0)"))), 'sch.choose_by_switches("C")'),
+    "slide_reduction": Example("|".join((
+        'A: T.Buffer((16,), "int32"), C: T.Buffer((16,), "int32")', """for i, k in T.grid(16, 16):
+    with T.sblock("C"):
+        vi, vk = T.axis.remap("SR", [i, k])
+        with T.init():
+            C[vi] = -128
+        C[vi] = T.max(C[vi], T.if_then_else(vk <= vi, A[vk], -128))
+""")), 'sch.slide_reduction("C")'),
     "add_unit_iterator": Example("|".join((
         'A: T.Buffer((1, 16), "int32"), C: T.Buffer((1, 16), "int32")',
         stage("C[vi]", "A[0, vi] * 2").replace("C[vi]", "C[0, vi]"))),

@@ -207,8 +207,8 @@ def test_what_else_is_chosen_has_no_such_form(make: Callable[[], PrimFunc]) -> N
     assert normalise(func, target, BESIDE) == (func, ())
 
 
-def test_a_choice_by_data_is_refused() -> None:
-    with pytest.raises(SpaceError, match="chooses by data"):
+def test_of_a_choice_by_data_where_it_reads_is_what_is_said() -> None:
+    with pytest.raises(SpaceError, match="block 't': an index of e runs against the iterators"):
         Space(by_data(), DE10)
 
 

@@ -105,7 +105,7 @@ def test_what_a_stage_reads_is_for_the_accelerator() -> None:
 
 @pytest.mark.parametrize(("of", "said"), [
     (lambda q, rows, b, k, y, z: q[b, k, te.min(te.max(rows[y], 0), 3), z], "an index that is data"),
-    (lambda q, rows, b, k, y, z: te.if_then_else(rows[y] > 0, q[b, k, 3 - y, z], te.const(0, "int8")), "chooses by data"),
+    (lambda q, rows, b, k, y, z: te.if_then_else(rows[y] > 0, q[b, k, 4 - y, z], te.const(0, "int8")), "chooses by data"),
 ])
 def test_what_is_chosen_by_data_is_not_moved_by_the_host(of: Callable[..., Expr], said: str) -> None:
     q, given = filtered("int8")

@@ -1,9 +1,9 @@
-"""The largest element so far of each column: which elements count is a condition, and none of them a term that is 0."""
+"""The largest element so far of each column: a window that ends there, padded with what is never larger."""
 
 from autosched import te
 from autosched.script import T
 
-VERDICT = "refused: depends on v_i in another way than x is read: compute it in a block before the sum"
+VERDICT = "accepted"
 
 
 def main():
