@@ -13,6 +13,7 @@ from functools import cached_property
 from autosched.errors import ProgramError, SpaceError
 from autosched.ir.expr import BufferLoad, Cast, Var, int_value
 from autosched.ir.functor import walk_expr
+from autosched.ir.patterns import choice_of, is_widened, loads_in
 from autosched.ir.printer import expr_text
 from autosched.ir.scopes import ACC
 from autosched.ir.stmt import Buffer, BufferStore, PrimFunc
@@ -440,9 +441,17 @@ def _wides(
         if name not in matches or not is_wide(site, matches[name]):
             single = all(int_value(iv.dom.extent) == 1 for iv in anchor.block.iter_vars if iv.kind == "reduce")
             made = load.buffer.name
-            way = ("it reduces one element: write it as a stage" if single
-                   else f"a nest has one reduction: store {made} as int8 first" if load.dtype != "int8"
-                   else f"make {made} a result, and the rest another program")
+            read = loads_in(site.store.value)
+            padded = choice_of(site.store.value) is not None and bool(read) and all(x.buffer not in by_output for x in read)
+            if single:
+                way = "it reduces one element: write it as a stage"
+            elif padded:
+                way = f"a load pads with 0 only: give the program {read[0].buffer.name} with what is around it"
+            elif load.dtype == "int8" or is_widened(site.store.value):
+                way = f"make {made} a result, and the rest another program"
+            else:
+                way = (f"a nest has one reduction: let {made} be an int8 result and reduce it in another program, or store it as "
+                       "int8 and take the minimum or maximum of its elements as they are")
             raise SpaceError(f"block {anchor.block.name!r} reduces what block {name!r} computes; {way}", "join")
         dims = dims_of(load, lanes, anchor_vars, f"block {anchor.block.name!r}")
         found[name] = Wide(name, dims, len(site.block.iter_vars), lanes_of(site))
@@ -502,7 +511,8 @@ def _check_elementwise(chain: list[Site], anchor: Site | None, lanes: int) -> No
             if load.buffer in {s.store.buffer for s in chain} and load.indices != store.indices:
                 name = load.buffer.name
                 raise SpaceError(f"block {site.block.name!r} reads {name} at another place than it writes, and vectors are "
-                                 f"stored where they are made: compute {name} where it is read, or let it be a result of its own",
+                                 f"stored where they are made: compute {name} where it is read, or let it be an int8 result of "
+                                 "this program and read it in another one",
                                  "index")
     shapes = {tuple(int_value(e) for e in s.store.buffer.shape) for s in chain}
     if len(shapes) > 1:

@@ -10,11 +10,12 @@ from autosched.errors import ProgramError, SpaceError
 from autosched.ir.expr import BinOp, BufferLoad, Call, Expr, IntImm, Var, int_value, is_int
 from autosched.ir.functor import free_vars, substitute, walk_expr
 from autosched.ir.host import is_move
-from autosched.ir.patterns import choice_of, has_loads
+from autosched.ir.patterns import choice_of, has_loads, loads_in
 from autosched.ir.printer import expr_text
 from autosched.ir.scopes import ACC, INP, WGT
 from autosched.ir.simplify import conjuncts, linear_form
 from autosched.ir.stmt import Block, Buffer
+from autosched.schedule.primitives.reductions.operand import reads_within
 from space.sites import NotPackedError, Site, is_copy, loads_of, repeats_of, starts_of
 
 
@@ -211,13 +212,17 @@ def _narrow(site: Site, load: BufferLoad, made: bool) -> ProgramError:
         if has_loads(parts[0]):
             return SpaceError(f"block {block!r} chooses by data where it reads {name}; the ALU has no choice but minimum and "
                               "maximum: write it with T.min and T.max", "choice")
+        beyond = next((x for side in parts[1:] for x in loads_in(side) if not reads_within(site.block, x)), None)
+        if beyond is not None and all(has_loads(side) for side in parts[1:]):
+            return SpaceError(f"block {block!r} chooses by place whether it reads {expr_text(beyond)}, which is not there for "
+                              "all of its places, and the ALU reads what it chooses between: pad it in a block before", "choice")
         constants = [c for side in parts[1:] if (c := int_value(side))]
         if constants:
             return SpaceError(f"block {block!r} pads {name} with {constants[0]}; the DMA pads with 0", "pad")
     way = ""
     if load.dtype == "int8" and is_move(site.store.value):
         way = f", and it only moves that: write in one block what moves {name} and what computes with it"
-        way += f", or let {name} be a result of its own" if made else ""
+        way += f", or let {name} be an int8 result and do the rest in another program" if made else ""
     return NotPackedError(f"block {block!r} reads {name} as {load.dtype}; the ALU takes int32{way}", "type")
 
 
@@ -232,8 +237,9 @@ def _reduced(
         wide = by_output.get(load.buffer)
         if load.buffer in sources:
             if load.dtype != "int32":
+                way = "" if wide is None else ": let another program do this with what this one makes"
                 raise NotPackedError(f"{where} reads {load.buffer.name} as {load.dtype}, which nothing widens as it lies; the "
-                                     "ALU takes int32", "type")
+                                     f"ALU takes int32{way}", "type")
             dims = dims_of(load, lanes, anchor_vars, where)
             found.append(Operand(load.buffer.name, ACC, anchor.block.name, _read_index(anchor.block, load.buffer), None, dims,
                                  tuple(size for _, size in dims), twin=any(o.name == load.buffer.name for o in found)))

@@ -337,7 +337,8 @@ def _formed(
     if sch is None:
         return None, why  # what is in the way of a schedule of the program as it is, analysis says
     if sch.trace.insts and not is_packed(sch.func, target):
-        return None, "what reads a tensor wants its elements in different ways"
+        return None, ("what reads a tensor wants its elements in different ways: give the program a parameter twice, or let what "
+                      "is made be an int8 result and read it in another program")
     return (sch if sch.trace.insts else None), ""
 
 

@@ -25,7 +25,7 @@ from space.normalise.blocks import is_packed
 # Programs of tests/data/programs that no rule brings into form yet.
 UNKNOWN = {
     "blur_of_one_plane_too_long", "concat_along_window", "conv_first_step_last", "conv_padded_by_tensor", "distances_l1",
-    "filter_made", "flattened_layers", "gather", "loops_carried", "loops_overwritten",
+    "filter_made", "flattened_layers", "gather", "involution", "loops_carried", "loops_overwritten",
     "loops_scattered", "mixer_block_narrow", "neighbour_in_place", "rows_left_out",
     "running_maximum_ahead", "skip_joined", "state_joined", "zero_points_wide_of_made", "zero_points_wide_less_made",
     "attention_slices", "int64_result", "logits", "symbolic", "uint8_dense", "windows_of_both",

@@ -244,3 +244,25 @@ def test_what_is_made_is_named_after_what_it_is_made_of(user_programs) -> None:
             if isinstance(stmt, BlockRealize) and stmt.block.name != "root":
                 assert made_of(stmt.block.name, things), (name, stmt.block.name)
                 assert all(made_of(w.buffer.name, things) for w in stmt.block.writes), (name, stmt.block.name)
+
+
+TWICE = '''
+@T.prim_func
+def main(x: T.Buffer((20, 20), "int8"), y: T.Buffer((16, 16), "int8")):
+    a = T.alloc_buffer((18, 18), "int8")
+    for i, j in T.grid(18, 18):
+        with T.block("a"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            a[vi, vj] = T.Cast("int8", T.Cast("int32", x[vi, vj + 1]) + T.Cast("int32", x[vi + 2, vj]) >> 1)
+    for i, j in T.grid(16, 16):
+        with T.block("y"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            y[vi, vj] = T.Cast("int8", T.Cast("int32", a[vi, vj + 1]) + T.Cast("int32", a[vi + 2, vj]) >> 1)
+'''
+
+
+def test_a_stencil_over_what_a_stencil_makes_of_a_plane_is_for_another_program() -> None:
+    said = why(parse(TWICE))
+    assert "block 'y' reads a at another place than it writes" in said
+    assert "let it be an int8 result of this program and read it in another one" in said
+    assert "let a be an int8 result" not in said
