@@ -9,14 +9,14 @@ from __future__ import annotations
 from contextlib import suppress
 
 from autosched.errors import ScheduleError
-from autosched.ir.expr import Expr
-from autosched.ir.patterns import update_of
+from autosched.ir.expr import Cast, Expr, int_value
+from autosched.ir.patterns import choice_of, update_of
 from autosched.ir.stmt import Block, BufferStore, PrimFunc
 from autosched.schedule import Schedule
 from autosched.schedule.primitives.reductions.conditions import counted_element
 from autosched.schedule.primitives.reductions.prefixes import slid
 from autosched.target import Target
-from space.normalise.blocks import device_block, device_blocks, joins_by, store_of
+from space.normalise.blocks import device_block, device_blocks, store_of
 from space.normalise.copies import path_of
 
 
@@ -42,8 +42,14 @@ def apply(sch: Schedule, target: Target) -> None:
 
 
 def _runs(block: Block) -> bool:
-    """Whether a minimum or maximum takes in elements up to a place, or from there on."""
-    return joins_by(block) in ("min", "max") and slid(block) is not None
+    """Whether a minimum or maximum takes in elements up to a place, or from there on, elsewhere what changes nothing."""
+    update = update_of(store_of(block)) if block.init is not None else None
+    start = int_value(block.init.value) if isinstance(block.init, BufferStore) else None
+    if update is None or update[0] == "+" or start is None or slid(block) is None:
+        return False
+    parts = choice_of(update[1].value if isinstance(update[1], Cast) else update[1])
+    ends = [] if parts is None else [n for side in parts[1:] if (n := int_value(side)) is not None]
+    return bool(ends) and all(n <= start if update[0] == "max" else n >= start for n in ends)
 
 
 def _first(block: Block) -> Expr | None:
