@@ -28,7 +28,7 @@ from space.visits import different, told_apart, visits
 if TYPE_CHECKING:
     from autosched.schedule import Schedule, Trace
 
-VERSION = 32  # of the meaning of a point; part of every record
+VERSION = 33  # of the meaning of a point; part of every record
 SHOWN = 12  # values of a decision that are listed for people
 
 
