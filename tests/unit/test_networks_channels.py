@@ -9,8 +9,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from autosched.errors import ProgramError
 from autosched.networks import CompiledNetwork, load, reference
 from autosched.networks.compare import differences
+from autosched.networks.graph import Layer, Tensor
+from autosched.networks.matcher import Found
 from autosched.networks.onnx_file import read
 from autosched.networks.quantize import quantize
 from sim.races import check_races
@@ -344,3 +347,19 @@ def test_why_the_host_moves_elements(
     last = b.conv(b.quantize(out, shapes[op], b.exponents[x]), 16, 1)
     net = load(saved(b.model(last), tmp_path / "net.onnx"))
     assert why in {n.reason for p in net.graph.host_parts for n in p.nodes}
+
+
+@pytest.mark.parametrize(("kind", "inputs", "out", "start", "fits"), [
+    ("concat", ("a", "b"), 48, 0, True), ("concat", ("a", "b"), 32, 0, False), ("concat", ("a", "wide"), 32, 0, False),
+    ("slice", ("b",), 16, 16, True), ("slice", ("b",), 16, 17, False),
+])
+def test_files_whose_extents_contradict_each_other(kind: str, inputs: tuple[str, ...], out: int, start: int, fits: bool) -> None:
+    found = Found(None, "floor")  # type: ignore[arg-type]
+    shapes = {"a": (1, 16, 3, 3), "b": (1, 32, 3, 3), "wide": (1, 16, 3, 4), "out": (1, out, 3, 3)}
+    found.tensors = {name: Tensor(name, shape) for name, shape in shapes.items()}
+    layer = Layer("moved", kind, inputs, "out", start=start)
+    if fits:
+        found.add(layer)
+        return
+    with pytest.raises(ProgramError, match=r"node 'moved': .* cannot become .*; export the model again"):
+        found.add(layer)
