@@ -32,15 +32,14 @@ UNKNOWN = {
 }
 # Of these the trace is replayed: together they have every primitive of all forms, and every kind of argument that each is given.
 REPLAYED = {
-    "average_padded_wide", "border_set", "concat_channels", "concat_depthwise_pointwise", "concat_of_products",
-    "conv_one_kernel", "conv_then_pool", "conv_transposed_gather", "conv_two_results", "dense_bias_int8_init",
-    "dense_three_outputs", "dense_zero_point_both", "difference_of_scaled", "energy_of_rows", "flat_conv", "frame_difference",
-    "hard_sigmoid",
-    "identity_added", "integral_image", "layer_norm", "loops_stages",
-    "max_pool_padded", "pad_three_conv", "relu_in_place", "remainder", "residual_first", "result_read_again",
-    "row_max_taken_away", "rows_and_columns", "scale_by_channel", "scores_batched", "squeeze_and_excite", "step_at_five",
-    "sums_of_rows", "total_sum", "unsharp_mask", "zero_points_less_weights",
-    "zero_points_of_made",
+    "above_mean_of_row", "arg_max", "average_padded_wide", "border_set", "choice_of_wide_tensors", "concat_channels",
+    "concat_depthwise_pointwise", "concat_of_products", "conv_one_kernel", "conv_then_pool", "conv_transposed_gather",
+    "conv_two_results", "dense_bias_int8_init", "dense_three_outputs", "dense_zero_point_both", "difference_of_scaled",
+    "energy_of_rows", "first_elements_or_zero", "flat_conv", "frame_difference", "hard_sigmoid", "histogram",
+    "identity_added", "integral_image", "layer_norm", "loops_stages", "max_pool_padded", "pad_three_conv", "relu_in_place",
+    "remainder", "residual_first", "result_read_again", "row_max_taken_away", "rows_and_columns", "running_maximum",
+    "scale_by_channel", "scores_batched", "squared_differences", "squeeze_and_excite", "step_at_five", "sums_of_rows",
+    "total_sum", "unsharp_mask", "zero_points_less_weights", "zero_points_of_made",
 }
 # Of these what is moved is made where it goes, in a form that stands behind the others; of some it is the only one.
 MADE_ELSEWHERE = ["attention_slices", "attention_views", "logits", "scores_batched", "transpose_then_dense"]
