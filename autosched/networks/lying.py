@@ -7,7 +7,7 @@ as long as every part but a whole's last is of whole blocks. What must lie in tw
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from math import prod
 
@@ -114,11 +114,11 @@ class Lying:
 
     def place(self, tensor: str) -> tuple[str, int]:
         """One tensor of the group that a tensor is in, and how many vectors it lies behind that one."""
-        above, behind = self.above.get(tensor, (tensor, 0))
-        if above == tensor:
-            return tensor, 0
-        root, more = self.place(above)
-        return root, behind + more
+        behind = 0
+        while tensor in self.above:
+            tensor, more = self.above[tensor]
+            behind += more
+        return tensor, behind
 
     def write(self, tensor: str) -> None:
         """Notes that a layer or the host writes a tensor."""
@@ -157,24 +157,48 @@ class Lying:
             at += self.vectors(part)
         return True
 
+    def among(
+        self, tensors: Iterable[str], layers: Iterable[Layer], root: Mapping[str, str]
+    ) -> dict[str, tuple[str, int]]:
+        """By tensor, as ``place``, of some tensors alone: only what some layers join lies together.
 
-def lying(layers: Iterable[Layer], written: Iterable[str], graph: Graph, root: Mapping[str, str], block: int) -> Lying:
-    """Where the tensors of some layers of ``MOVES`` lie.
+        Args:
+            tensors: all that the layers have, and others.
+            layers: of ``MOVES``, all of them known here.
+            root: ``aliases`` of their network.
+        """
+        group = {t: t for t in tensors}
+        for layer in layers:
+            names = {group[root.get(t, t)] for t in (*layer.inputs, layer.output)}
+            first = group[layer.output]
+            group.update({t: first for t, g in group.items() if g in names})
+        return {t: (g, self.place(t)[1] - self.place(g)[1]) for t, g in group.items()}
+
+
+def lying(graph: Graph, root: Mapping[str, str], block: int) -> Lying:
+    """Where all tensors of a network lie, as far as its layers of ``MOVES`` say.
 
     Args:
-        layers: such as are free, of a network that ``placed`` gave.
-        written: tensors that layers or the host write.
-        graph: the network.
+        graph: a network that ``placed`` gave.
         root: ``aliases`` of it.
         block: channel lanes.
     """
-    made = Lying(graph.tensors, block)
-    for tensor in written:
-        made.write(tensor)
-    for layer in layers:
+    moves = [x for x in graph.layers if x.kind in MOVES and is_free(graph.tensors, x, block)]
+    made = _written(graph, root, {x.output for x in moves}, block)
+    for layer in moves:
         fits = made.add(layer, [root.get(t, t) for t in layer.inputs])
         assert fits, layer.name
     return made
+
+
+def _written(graph: Graph, root: Mapping[str, str], moves: Collection[str], block: int) -> Lying:
+    """What layers and the host write, each by itself; ``moves``: tensors that nobody writes."""
+    at = Lying(graph.tensors, block)
+    made = [t for s in graph.steps for t in ((s.output,) if isinstance(s, Layer) else s.outputs)]
+    for tensor in (*graph.inputs, *made):
+        if tensor not in moves and tensor not in root and len(graph.tensors[tensor].shape) in (2, 4):
+            at.write(tensor)
+    return at
 
 
 def placed(graph: Graph, block: int) -> Graph:
@@ -188,11 +212,7 @@ def placed(graph: Graph, block: int) -> Graph:
     moves = {x.output for x in graph.layers if x.kind in MOVES and is_free(graph.tensors, x, block)}
     if not moves:
         return graph
-    at = Lying(graph.tensors, block)
-    made = [t for s in graph.steps for t in ((s.output,) if isinstance(s, Layer) else s.outputs)]
-    for tensor in (*graph.inputs, *made):
-        if tensor not in moves and tensor not in root and len(graph.tensors[tensor].shape) in (2, 4):
-            at.write(tensor)
+    at = _written(graph, root, moves, block)
     steps: list[Step] = []
     for step in graph.steps:
         if isinstance(step, Layer) and step.output in moves:

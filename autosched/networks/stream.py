@@ -75,6 +75,8 @@ def stages(graph: Graph, block: int) -> tuple[Stage, ...]:
 def _connect(graph: Graph, found: list[Stage], alias: Mapping[str, str], block: int) -> tuple[Stage, ...]:
     """Fills in what goes in and out of every run, and adds the reshapes of free views that the host reads after all."""
     result: list[Stage] = []
+    # Of the whole network: what the host hands to one run may be a part and its whole, which are the same bytes there, too.
+    at = lying(graph, alias, block)
     for k, stage in enumerate(found):
         if not isinstance(stage, Run):
             for t in stage.inputs:
@@ -90,11 +92,10 @@ def _connect(graph: Graph, found: list[Stage], alias: Mapping[str, str], block: 
             later |= {t for x in (*other.layers, *other.moves) for t in x.inputs} if isinstance(other, Run) else set(other.inputs)
         later |= {alias[t] for t in later if t in alias}
         inputs = tuple(t for t in read if t not in made and t not in named)
-        at = lying(stage.moves, (*inputs, *made), graph, alias, block)
         result.append(replace(
             stage, inputs=inputs, outputs=tuple(t for t in (*made, *named) if t in later),
             lies_as={t: r for t, r in alias.items() if r in made or r in read},
-            places={t: at.place(t) for t in (*inputs, *made, *named)},
+            places=at.among((*inputs, *made, *named), stage.moves, alias),
         ))
     result += [_view(graph, t, alias[t]) for t in graph.outputs if t in alias]
     return tuple(result)

@@ -160,6 +160,18 @@ def test_two_wholes_may_share_a_part(onnx_models: ModuleType, tmp_path: Path) ->
     assert not any("copy" in name for name in cycles(ready)), "one ends where the other begins"
 
 
+def test_the_host_hands_a_part_and_its_whole_to_one_stream(onnx_models: ModuleType, tmp_path: Path) -> None:
+    b = onnx_models.Builder("qdq", np.random.default_rng(15), (1, 16, 2, 2))
+    a, c = (b.conv("x", 16, 1, relu=False, exponent=3) for _ in range(2))
+    whole = concat(b, [a, c])
+    curved = b.quantize(b.node("Sigmoid", [b.floats(b.conv(whole, 16, 1, exponent=3))]), b.shapes[a], 3)
+    d, f = (b.conv(curved, 16, 1, relu=False, exponent=3) for _ in range(2))
+    inner, outer = concat(b, [d, whole]), concat(b, [c, f])
+    ready = checked(b, [outer, concat(b, [inner, f])], tmp_path)
+    # d, a, c and f lie behind each other: nothing is copied, and the second stream is told so although the first joined a and c.
+    assert len(ready.streams) == 2 and not any("copy" in name for name in cycles(ready))
+
+
 def test_summands_of_several_rows_are_packed_and_unpacked_where_they_lie(onnx_models: ModuleType, tmp_path: Path) -> None:
     b = onnx_models.Builder("qdq", np.random.default_rng(14), (3, 16, 2, 4))
     a = b.conv("x", 16, 1, relu=False, exponent=b.exponents["x"])
