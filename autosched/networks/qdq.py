@@ -10,7 +10,7 @@ from autosched.networks.graph import Array, Ints, Layer
 from autosched.networks.matcher import Found, requant
 from autosched.networks.onnx_nodes import Node
 from autosched.networks.parameters import output_channels, per_output
-from autosched.networks.ranges import LIMIT, clipped_again, whole
+from autosched.networks.ranges import LIMIT, clipped_again, most, whole
 from autosched.networks.scales import STORE, WAY_OUT, Value, exponents, int8_weight, machine_zero, slope_of, zero_point
 from autosched.networks.windows import Window, average_layer, max_layer, padding_fault, transposed_window, weight_sums, window
 
@@ -292,28 +292,28 @@ def _weighted(found: Found, node: Node) -> None:
     else:
         sums = weight.astype(np.int64).reshape(channels, -1).sum(axis=1)
     shift = at - tail.exponent
-    if tail.slope != (1, 0) and (fault := _leak_fault(tail, shift, weight, bias)) is not None:
+    if tail.slope != (1, 0) and (fault := _leak_fault(tail, shift)) is not None:
         found.reasons[node.name] = fault
         return
     done = requant(node, channels, bias, sums, value.zero, tail.zero, shift, found.rounding, tail.low, tail.high, tail.slope)
-    out = tail.value(found)
     kind = {"Conv": "conv", "ConvTranspose": "deconv"}.get(node.op, "dense")
-    found.add(Layer(
-        node.name, kind, (value.tensor,), out.tensor, done, weight, (),
+    layer = Layer(
+        node.name, kind, (value.tensor,), tail.quantized, done, weight, (),
         (weight.shape[2], weight.shape[3]) if kind != "dense" else (1, 1), sizes.stride, sizes.pads, group, tuple(tail.nodes),
         dilation=sizes.dilation,
-    ))
+    )
+    if done.leak is not None and int(most(layer, done).max()) >= LIMIT:
+        found.reasons[node.name] = "its sums times the slope below zero may leave int32"
+        return
+    found.add(replace(layer, output=tail.value(found).tensor))
 
 
-def _leak_fault(tail: Tail, shift: Ints, weight: Array, bias: Array) -> str | None:
+def _leak_fault(tail: Tail, shift: Ints) -> str | None:
     """Why a slope below zero is not on the machine, or None."""
     if tail.zero:
         return "its result has a slope below zero and a zero point"
     if len(np.unique(shift)) > 1 or int(shift.max()) + tail.slope[1] > 31:
         return "its result has a slope below zero, and channels shift by different numbers or by more than 31"
-    most = 128 * 128 * weight[0].size + int(np.abs(bias).max(initial=0)) + (1 << int(shift.max()))
-    if tail.slope[0] * most + (1 << int(shift.max()) + tail.slope[1]) >= LIMIT:
-        return "its sums times the slope below zero may leave int32"
     return None
 
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from autosched.errors import ProgramError
-from autosched.networks.graph import Array, Ints, Layer
+from autosched.networks.graph import Array, Ints, Layer, Requant
 
 LIMIT = 1 << 31
 
@@ -52,6 +52,17 @@ def reach(layer: Layer, bias: Ints | None = None) -> Ints:
     return total
 
 
+def most(layer: Layer, done: Requant) -> Ints:
+    """As ``reach``, of all that is computed in the accumulator: below zero, the sums times a slope as well.
+
+    Args:
+        layer: a layer with sums.
+        done: what follows them.
+    """
+    bound = reach(layer, done.bias)
+    return bound if done.leak is None else done.leak.times * bound + abs(done.leak.offset)
+
+
 def least(layers: Sequence[Layer], tensor: str) -> int:
     """A bound from below of the machine's values of an int8 tensor, from the clip of the layer that makes it.
 
@@ -80,9 +91,7 @@ def prove(layer: Layer) -> None:
     """
     if layer.requant is None:
         return
-    bound = reach(layer)
-    if (leak := layer.requant.leak) is not None:
-        bound = leak.times * bound + abs(leak.offset)
+    bound = most(layer, layer.requant)
     worst = int(np.argmax(bound))
     if int(bound[worst]) >= LIMIT:
         raise ProgramError(

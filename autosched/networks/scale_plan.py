@@ -16,6 +16,7 @@ from autosched.networks.graph import Array, Ints
 from autosched.networks.onnx_nodes import File
 from autosched.networks.parameters import output_channels
 from autosched.networks.ranges import LIMIT
+from autosched.networks.scales import nearest_slope, slope_of
 
 FINEST = 60  # scales are 2^-60 to 2^60: that of a bias is the product of two, in float32
 SHARED = 2  # bits that a part of a Concat gives up at most for the whole's scale: boxes and scores of a detector keep their own
@@ -53,17 +54,23 @@ def plan_scales(net: FloatNet, file: File, ranges: Mapping[str, tuple[float, flo
         ranges: (least, greatest) value by tensor.
         per_channel: as for ``quantize``.
     """
-    coarsest: dict[str, int] = {}
+    joins = [op for op in net.ops if op.op == "Concat"]
+    plan = _planned(net, file, ranges, per_channel, {})
+    own, coarsest = plan.exponents, dict[str, int]()
     while True:
-        plan = _planned(net, file, ranges, per_channel, coarsest)
-        before = dict(coarsest)
-        for op in net.ops:
-            parts = [t for t in (*op.inputs, *op.outputs) if t in plan.exponents] if op.op == "Concat" else []
+        before, kept = dict(coarsest), []
+        for op in joins:
+            parts = [t for t in (*op.inputs, *op.outputs) if t in plan.exponents]
             least = min((plan.exponents[t] for t in parts), default=0)
-            if op.outputs[0] in plan.exponents and all(plan.exponents[t] - least <= SHARED for t in parts):
+            # Against what each has by itself: wholes in a row would hand on bit after bit.
+            if op.outputs[0] in plan.exponents and all(own[t] - least <= SHARED for t in parts):
+                kept.append(op)
                 coarsest.update({_made_at(net, plan, t): least for t in parts if plan.exponents[t] > least})
-        if coarsest == before:
+        if len(kept) < len(joins):
+            joins, coarsest = kept, {}  # what the others gave up was for nothing
+        elif coarsest == before:
             return plan
+        plan = _planned(net, file, ranges, per_channel, coarsest)
 
 
 def _made_at(net: FloatNet, plan: ScalePlan, tensor: str) -> str:
@@ -163,6 +170,8 @@ def fused_clip(net: FloatNet, op: Op) -> Op | None:
     readers = net.readers(op.outputs[0])
     joins = (*CLIPS, "LeakyRelu") if op.op in WEIGHTED else CLIPS
     alone = len(readers) == 1 and readers[0].op in joins and readers[0].inputs[0] == op.outputs[0]
+    if alone and readers[0].op == "LeakyRelu" and slope_of(nearest_slope(float(readers[0].attrs.get("alpha", 0.01)))) is None:
+        return None  # a slope that the machine has not is the host's alone, and the layer in front of it is not
     return readers[0] if alone else None
 
 

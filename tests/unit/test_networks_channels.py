@@ -332,6 +332,30 @@ def test_a_float_network_of_joined_parts_is_one_stream(parts: float, brought: in
     assert len(ready.streams) == 1 and np.array_equal(ready(images[:2]), want) and len(np.unique(want)) > 50
 
 
+@pytest.mark.parametrize("growth", [1.0, 2.0, 4.0])
+def test_wholes_in_a_row_do_not_hand_on_bit_after_bit(growth: float, tmp_path: Path) -> None:
+    from onnx import TensorProto, helper, numpy_helper
+
+    rng = np.random.default_rng(0)
+    nodes, held, x = [], [], "x"
+    for k in range(6):
+        ci = 16 * (k + 1)
+        weight = (growth * rng.normal(0, (2 / ci) ** 0.5, (16, ci, 1, 1))).astype(np.float32)
+        held.append(numpy_helper.from_array(weight, f"w{k}"))
+        nodes += [helper.make_node("Conv", [x, f"w{k}"], [f"c{k}"], name=f"c{k}"),
+                  helper.make_node("Concat", [x, f"c{k}"], [f"t{k}"], name=f"t{k}", axis=1)]
+        x = f"t{k}"
+    graph = helper.make_graph(
+        nodes, "dense", [helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, 16, 4, 4])],
+        [helper.make_tensor_value_info(t, TensorProto.FLOAT, [1, 16, 4, 4]) for t in ("c1", "c5")], held)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    (tmp_path / "f.onnx").write_bytes(model.SerializeToString())
+    images = np.random.default_rng(1).normal(size=(4, 16, 4, 4)).astype(np.float32)
+    report = quantize(tmp_path / "f.onnx", {"x": images}, tmp_path / "q.onnx")
+    # Each part gives up two bits at most, however many wholes lie behind its own: c1's would be six bits for the last one's.
+    assert min(f.snr for f in report.layers) > 15, report.layers
+
+
 @pytest.mark.parametrize(("op", "attrs", "more", "why"), [
     ("Concat", {"axis": 2}, ["again"], "only channels are joined and cut on the machine"),
     ("Split", {"axis": 3}, [np.array([2, 2])], "only channels are joined and cut on the machine"),
