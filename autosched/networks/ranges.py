@@ -70,17 +70,24 @@ def least(layers: Sequence[Layer], tensor: str) -> int:
         layers: of a network, or those that are known so far.
         tensor: name of one of its tensors.
     """
-    layer = next((x for x in layers if x.output == tensor), None)
-    if layer is None:
-        return -128
-    if layer.residual is not None:
-        return layer.residual.low
-    if layer.requant is not None:
-        return layer.requant.low
-    found = min(least(layers, t) for t in layer.inputs)
-    # What only moves makes no new values, and pools by maxima none but the zeros that they are padded with.
-    moves = layer.kind in ("view", "concat", "slice", "resize") or (layer.kind == "max" and not any(layer.pads))
-    return found if moves else min(found, 0)
+    made = {x.output: x for x in layers}
+    ends, seen, left = [], {tensor}, [tensor]
+    while left:
+        layer = made.get(left.pop())
+        if layer is None:
+            ends.append(-128)
+        elif layer.residual is not None:
+            ends.append(layer.residual.low)
+        elif layer.requant is not None:
+            ends.append(layer.requant.low)
+        else:
+            # What only moves makes no new values, and pools by maxima none but the zeros that they are padded with.
+            moves = layer.kind in ("view", "concat", "slice", "resize") or (layer.kind == "max" and not any(layer.pads))
+            ends += [] if moves else [0]
+            # Each once: what is cut apart and joined again has twice as many ways to its maker every time.
+            left += [t for t in layer.inputs if t not in seen]
+            seen.update(layer.inputs)
+    return min(ends)
 
 
 def prove(layer: Layer) -> None:

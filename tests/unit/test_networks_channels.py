@@ -172,6 +172,20 @@ def test_the_host_hands_a_part_and_its_whole_to_one_stream(onnx_models: ModuleTy
     assert len(ready.streams) == 2 and not any("copy" in name for name in cycles(ready))
 
 
+@pytest.mark.parametrize(("relu", "host"), [(True, False), (False, True)])
+def test_what_is_cut_and_joined_again_and_again_is_followed_once(
+    relu: bool, host: bool, onnx_models: ModuleType, tmp_path: Path
+) -> None:
+    b = onnx_models.Builder("qdq", np.random.default_rng(16), (1, 16, 3, 3))
+    x = b.conv("x", 32, 1, relu=relu)
+    for _ in range(40):
+        low, high = split(b, x, [16, 16])
+        x = concat(b, [high, low])
+    # A pool that pads asks what its image's least value is: there are 2^40 ways to where it is made.
+    net = load(saved(b.model(b.conv(b.maxpool(x, 3, 1, pad=1), 16, 1)), tmp_path / "net.onnx"))
+    assert ("MaxPool" in {n.op for p in net.graph.host_parts for n in p.nodes}) == host
+
+
 def test_summands_of_several_rows_are_packed_and_unpacked_where_they_lie(onnx_models: ModuleType, tmp_path: Path) -> None:
     b = onnx_models.Builder("qdq", np.random.default_rng(14), (3, 16, 2, 4))
     a = b.conv("x", 16, 1, relu=False, exponent=b.exponents["x"])
