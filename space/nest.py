@@ -13,12 +13,13 @@ from functools import cached_property
 from autosched.errors import ProgramError, SpaceError
 from autosched.ir.expr import BufferLoad, Cast, Var, int_value
 from autosched.ir.functor import walk_expr
-from autosched.ir.patterns import choice_of, is_widened, loads_in
+from autosched.ir.patterns import choice_of, is_widened, loads_in, update_of
 from autosched.ir.printer import expr_text
 from autosched.ir.scopes import ACC
 from autosched.ir.stmt import Buffer, BufferStore, PrimFunc
 from autosched.ir.value_bounds import ValueBounds
 from autosched.lower.normalise import IMM_MAX, IMM_MIN
+from autosched.schedule.primitives.reductions.neutral_terms import leaves
 from autosched.target import Target
 from space.chains import begun_apart, chain_of, forks_of, live_in, needed
 from space.checks import check_differences, check_site, check_tensors
@@ -26,6 +27,7 @@ from space.halos import Halo, Surroundings, elsewhere, placed, slides, surroundi
 from space.operands import Operand, dims_of, moved, moving, operands_of
 from space.sites import (
     LANES,
+    BorderError,
     NotPackedError,
     Site,
     ahead,
@@ -36,7 +38,6 @@ from space.sites import (
     match_gemm,
     reads_of,
     sites_of,
-    term_of,
 )
 from space.stages import Stage, is_wide, lanes_of, moved_first, stage_of, start_of
 
@@ -382,10 +383,31 @@ def _nest(
     return Nest(func, anchor.block.name if anchor else None, axes, len(anchor.block.iter_vars) if anchor else 0,
                 operands, stages, out.block.name, len(out.loops), init_ops, init_cycles,
                 tuple(s.block.name for s in sides.values()), between, tensorized, 1 if tensorized else imm + 2 * tensor, wides,
-                not tensorized and anchor is not None and is_guarded(term_of(anchor)),
+                not tensorized and anchor is not None and _is_guarded(anchor),
                 clears, live_in(chain, sources) if anchor or within else 1, forks_of(chain),
                 tuple(s.block.name for s in outs[:-1]), tuple(x.halo for x in around), within, _place(around, chain[0]),
                 begun_apart(chain), 0 if tensorized or anchor is None else ahead(anchor))
+
+
+def _is_guarded(anchor: Site) -> bool:
+    """Whether an ALU reduction takes in a constant outside of a condition, which its window then leaves out.
+
+    Raises:
+        SpaceError: the constant may change what is reduced.
+    """
+    update, init = update_of(anchor.store), anchor.block.init
+    if update is None or not is_guarded(update[1]):
+        return False
+    choice = choice_of(update[1])
+    constant = None if choice is None else int_value(choice[2])
+    start = int_value(init.value) if isinstance(init, BufferStore) else None
+    if choice is None or constant is None or start is None or not leaves(update[0], start, constant):
+        reads = ", ".join(dict.fromkeys(x.buffer.name for x in loads_in(update[1]))) or "what it reads"
+        begin = "a tensor" if start is None else str(start)
+        raise BorderError(
+            f"block {anchor.block.name!r} takes in {constant} around {reads}, and starts with {begin}; a load pads with 0 only, "
+            "and what is left out changes nothing: give the program a tensor with what is around it", "pad")
+    return True
 
 
 def _begun(

@@ -17,6 +17,10 @@ WRITTEN_OUT = 16  # steps of a reduction with differences, at most, that become 
 LANES = 2  # the last dimensions of every packed tensor: rows of the batch and lanes, or lanes out and in
 
 
+class BorderError(SpaceError):
+    """A window takes in a constant, around a tensor, that no load pads with and that cannot be left out."""
+
+
 class NotPackedError(SpaceError):
     """A stage is not element by element in the machine's layout; for a program in a layout of its own that says little."""
 

@@ -27,7 +27,7 @@ from space.normalise.estimate import Estimate, estimate
 from space.plan import Mask, Plan
 from space.products import why_no_operand, why_no_operation, why_no_product, why_no_type, why_no_weight
 from space.rule import Column, Ints, NumericRule, Points, StructuralRule
-from space.sites import NotPackedError, sites_of
+from space.sites import BorderError, NotPackedError, sites_of
 from space.turns import Turn, turns_of
 from space.words import refusal_of
 
@@ -310,15 +310,17 @@ def _fitting(
     # end what there has been since (``Trait.last``): points say their sketch by its number.
     forms.reverse()
     of = {done: trait_of(done) for done, _ in forms}
+    bordered = False  # whether what windows take in around a tensor keeps an earlier form from being one
     for done, sch in sorted(forms, key=lambda form: of[form[0]].last + (of[form[0]].later or of[form[0]].behind)):
-        if of[done].later and not found:
+        if of[done].later and not found and not bordered:
             continue
         try:
             host = split_host(sch.func)
             nests = analyse(host.device, target, of[done].around)
             shared = analyse(host.device, target, of[done].around, True) if any(nest.links for nest in nests) else nests
         except ProgramError as error:
-            refusal = refusal if of[done].behind else error
+            refusal = refusal if of[done].behind or bordered else error
+            bordered = bordered or isinstance(error, BorderError)
             continue
         models, turns = _models(nests, sch, host, target, numeric)
         least = [least_work(m.padding.useful if m.nest.anchor else 0, m.out_elements, target.config) for m in models]

@@ -14,6 +14,7 @@ from autosched.ir.patterns import choice_of, update_of
 from autosched.ir.stmt import Block, BufferStore, PrimFunc
 from autosched.schedule import Schedule
 from autosched.schedule.primitives.reductions.conditions import counted_element
+from autosched.schedule.primitives.reductions.neutral_terms import leaves
 from autosched.schedule.primitives.reductions.prefixes import slid
 from autosched.target import Target
 from space.normalise.blocks import device_block, device_blocks, store_of
@@ -49,7 +50,7 @@ def _runs(block: Block) -> bool:
         return False
     parts = choice_of(update[1].value if isinstance(update[1], Cast) else update[1])
     ends = [] if parts is None else [n for side in parts[1:] if (n := int_value(side)) is not None]
-    return bool(ends) and all(n <= start if update[0] == "max" else n >= start for n in ends)
+    return bool(ends) and all(leaves(update[0], start, n) for n in ends)
 
 
 def _first(block: Block) -> Expr | None:

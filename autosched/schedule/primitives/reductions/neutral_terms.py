@@ -197,7 +197,7 @@ def _dropped(state: State, realize: BlockRealize) -> BlockRealize:
     guarded = isinstance(term, Call) and term.op == "if_then_else"
     constant = int_value(term.args[2]) if isinstance(term, Call) and guarded else None
     start = _start(state, block, store.buffer)
-    if not isinstance(term, Call) or constant is None or (constant > start if value.op == "max" else constant < start):
+    if not isinstance(term, Call) or constant is None or not leaves(value.op, start, constant):
         raise Refusal(f"no term of block {block.name} is known to leave the {value.op} as it is, which starts with {start}",
                       [block.ident], "an operand if_then_else(inside, value, constant): zero_padding makes one", code="form")
     analyzer = Analyzer({iv.var: iv.dom for iv in block.iter_vars})
@@ -212,6 +212,17 @@ def _dropped(state: State, realize: BlockRealize) -> BlockRealize:
     order = {r.buffer: k for k, r in enumerate(block.reads)}
     new = replace(new, reads=tuple(sorted(reads, key=lambda r: order.get(r.buffer, len(order)))), writes=writes)
     return BlockRealize(realize.iter_values, all_of([realize.predicate, *[c for c in extra if c != as_expr(True)]]), new)
+
+
+def leaves(op: str, start: int, constant: int) -> bool:
+    """Whether a constant never changes an extremum.
+
+    Args:
+        op: min or max; a sum is none.
+        start: what it starts with.
+        constant: what it takes in.
+    """
+    return constant <= start if op == "max" else op == "min" and constant >= start
 
 
 def _start(state: State, block: Block, buffer: Buffer) -> int:
