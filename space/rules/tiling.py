@@ -124,8 +124,9 @@ def _tables(model: Model, columns: Ints) -> tuple[Ints, npt.NDArray[np.int16], I
     tables = [_nearest(axis.extent, model.columns[column].choices, bool(uneven)) if own else np.zeros((0, 0), dtype=np.int64)
               for axis, column, uneven, own in zip(model.nest.axes, columns, model.uneven, short)]
     sizes = np.array([0, *(table.size for table in tables)], dtype=np.int64)
-    every = np.concatenate([table.ravel() for table in tables]).astype(np.int16)  # of which every model has its own
-    return np.where(short, columns, -1), every, sizes.cumsum()[:-1], np.array([len(table) for table in tables])
+    none = np.zeros(0, dtype=np.int64)  # of a nest without axes, one vector
+    every = np.concatenate([none, *(table.ravel() for table in tables)]).astype(np.int16)  # of which every model has its own
+    return np.where(short, columns, -1), every, sizes.cumsum()[:-1], np.array([len(table) for table in tables], dtype=np.int64)
 
 
 def _rounded(model: Model, axis: int, uneven: bool, extents: Ints, tiles: Points) -> Ints:
