@@ -21,7 +21,7 @@ from autosched.ir.stmt import Buffer
 from autosched.lower.affine import Lin, Loop
 from autosched.lower.arrange import place
 from autosched.lower.capacity import copies_of
-from autosched.lower.regions import box, common, least, shape_of, turning, writes_all, written
+from autosched.lower.regions import box, common, least, shape_of, touched, turning, writes_all, written
 from autosched.lower.storage import Storage, lanes_of
 from autosched.lower.tree import Access, Site, Tree
 from autosched.target import Target
@@ -80,10 +80,10 @@ def _storage(
     life = min(low for low, _ in alive), max(high for _, high in alive)
     shape = shape_of(buffer)
     region: Box | None = None
-    for k, (_, access, _) in enumerate(uses):
-        this = _widened(box(access, path), shape)
+    for k, (site, access, _) in enumerate(uses):
+        this = _widened(touched(site, access, path), shape)
         region = this if k == 0 else hull(region, this, turning(())) if region is not None else None
-    # A dimension that the accesses may overshoot (the last tile of a split that does not divide) is held whole.
+    # A dimension that the accesses may overshoot (the last tile of a split that does not divide) is held whole at most.
     lows, extents = [], []
     for d, extent in enumerate(shape):
         (terms, low), (others, high), _ = region[d] if region is not None else _whole(extent)

@@ -46,6 +46,31 @@ def box(access: Access, fixed: tuple[Loop, ...]) -> Box:
     return within(found, shape_of(access.buffer))
 
 
+def touched(site: Site, access: Access, fixed: tuple[Loop, ...]) -> Box:
+    """The box of an access when the ``fixed`` loops stand still, without what conditions on its site keep it from.
+
+    A last slice that is smaller than the others reaches beyond what there is; conditions whose ends nobody can compare with
+    those of the box, as they move with a loop that stands still, cut nothing off.
+
+    Args:
+        site: the site.
+        access: one of its.
+        fixed: the loops.
+    """
+    found = box(access, fixed)
+    if not site.conds:
+        return found
+    keep, indices = set(fixed), _indices(access)
+
+    def moves(term: Term) -> bool:
+        return not (term.loops <= keep if isinstance(term, Atom) else term in keep)
+
+    for cond in site.conds:
+        cuts = cuts_of([(cond.terms, cond.const)], indices, moves)
+        found = (cut_off(found, cuts) if cuts else None) or found
+    return found
+
+
 def _between(side: Side, terms: Sequence[tuple[Atom, int]], keep: set[Loop], inner: Mapping[Term, Span]) -> Side:
     """A side of a box whose index has quotients of what partly stands still: quotients of that bound them, too."""
     low, high = Lin(dict(side[0][0]), side[0][1]), Lin(dict(side[1][0]), side[1][1])

@@ -18,16 +18,18 @@ import pytest
 from spaces import computes
 
 from autosched.errors import LoweringError
+from autosched.ir.interp import random_inputs, run
 from autosched.ir.scopes import ACC, INP, WGT
 from autosched.ir.stmt import Buffer, PrimFunc
-from autosched.kernel import replay
+from autosched.kernel import of_schedule, replay
 from autosched.lower import lower_table, program
 from autosched.lower.capacity import Held, needed
 from autosched.lower.storage import Storage
 from autosched.script import parse
 from autosched.target import Target, get_target
-from space import Space
+from space import Space, sketch
 from space.inverse import Point
+from space.rules.cuts import value_of
 
 BLOCK8 = {"LOG_BLOCK": 3, "LOG_ACC_BUFF_SIZE": 12}  # 128 accumulators
 SMALLER = {"LOG_BLOCK": 3, "LOG_ACC_BUFF_SIZE": 11}  # 64
@@ -164,6 +166,28 @@ def test_nests_run_in_their_turns(name: str, order: str, user_programs: ModuleTy
         for k, before in turn.pads.items():
             stands = text.find(f'T.sblock("{model.nest.operands[k].producer}")')  # a load without zeros is another block
             assert stands < 0 or all((text.index(f'T.sblock("{out}")') < stands) == (n < before) for n, out in said.items())
+
+
+@pytest.mark.parametrize(("cut", "thick"), [(10, 32), (5, 13), (9, 4)])
+def test_a_last_slice_takes_no_more_than_there_is(
+    cut: int, thick: int, user_programs: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Slices that do not divide a part ahead of another one end with it: behind it are results of that."""
+    func = user_programs.program("conv_1d_like")
+    monkeypatch.setattr(sketch, "CUT", 0)
+    space = Space(func, machine({"LOG_ACC_BUFF_SIZE": 13}, tmp_path))
+    (model,) = space.sketches[0].models
+    left = 62 - cut
+    decided = {"cut": int(value_of(model, 3, np.array([cut]))[0]), "tile_v3": left, "tail": 4, "tail_size": thick}
+    point = space.point(**decided)
+    assert left % thick and space.explain(point).startswith(f"cut last v3={cut} | "), space.explain(point)
+    ours = reckoned(space, point)
+    assert alive(func, space, point, monkeypatch, ours)[ACC] == ours[ACC] == 2 * left
+    assert not suffices(func, space, point, monkeypatch, ours | {ACC: ours[ACC] - 1})
+    kernel = of_schedule(func, space.target, space.schedule(point))
+    inputs = random_inputs(func, 0)
+    (wanted,) = run(func, *inputs)
+    np.testing.assert_array_equal(kernel(*inputs), wanted)
 
 
 PRODUCT = """
