@@ -175,10 +175,11 @@ def heads_of(value: Expr) -> list[list[BufferLoad]]:
 def aside(value: Expr) -> int:
     """How many places besides its own a value needs while it is worked out, at most.
 
-    One where it reads an element twice, as ``a + (a << 1)``: it cannot work in that one's place. And one for every operation
-    whose second side is an operation as well, where the sides cannot change places or both are.
+    One for every operation whose second side is an operation as well, where the sides cannot change places or both are. And one
+    where what then is left reads an element twice, as ``a + (a << 1)`` does and ``(a >> 1) + (a >> 2)`` does not: it cannot work
+    in that one's place.
     """
-    loads = [e for e in walk_expr(value) if isinstance(e, BufferLoad)]
+    loads = _in_line(value)
     return int(len(loads) > len(set(loads))) + _second_chains(value)
 
 
@@ -192,7 +193,21 @@ def ahead(site: Site) -> int:
 
 def _second_chains(value: Expr) -> int:
     """Operations whose second side is one as well, where the sides cannot change places or both are."""
-    return sum(e.op == "-" or _works(e.a) for e in walk_expr(value) if isinstance(e, BinOp) and _works(e.b))
+    return sum(_apart(e) for e in walk_expr(value))
+
+
+def _apart(e: Expr) -> bool:
+    """Whether the second side of an operation is worked out ahead of it, in a place of its own."""
+    return isinstance(e, BinOp) and _works(e.b) and (e.op == "-" or _works(e.a))
+
+
+def _in_line(value: Expr) -> list[BufferLoad]:
+    """What a value loads but for what is worked out ahead of it, in places of their own."""
+    if isinstance(value, BufferLoad):
+        return [value]
+    if isinstance(value, BinOp):
+        return [*_in_line(value.a), *([] if _apart(value) else _in_line(value.b))]
+    return [load for child in expr_children(value) for load in _in_line(child)]
 
 
 def _works(e: Expr) -> bool:

@@ -8,6 +8,7 @@ reckoned for it, and of one less.
 from __future__ import annotations
 
 import json
+import re
 import zlib
 from collections.abc import Mapping
 from pathlib import Path
@@ -300,3 +301,29 @@ def test_a_nest_that_stores_twice_runs_where_its_first_reader_needs_it(
     ours = reckoned(space, point)
     assert alive(func, space, point, monkeypatch, ours)[ACC] == ours[ACC] == (128 if " d u " in order else 64)
     computes(func, "vta-de10", 4)
+
+
+ONE = """
+@T.prim_func
+def main(x: T.Buffer((16, 32), "int8"), w0: T.Buffer((32, 32), "int8"), y0: T.Buffer((16, 32), "int8")):
+    s0 = T.alloc_buffer((16, 32), "int32")
+"""
+
+
+@pytest.mark.parametrize(("value", "tiles"), [
+    ("v + (v >> 2)", 2), ("T.max(v >> 4, v >> 7)", 2), ("(v >> 5) + (v >> 6) + (v >> 7)", 3), ("T.max(v + 3, (v >> 2) + v)", 2),
+    ("T.max(v >> 4, v >> 7) + v", 3), ("T.min((v >> 1) + 3, 40) + T.max(v >> 3, v >> 5)", 3),
+])
+@pytest.mark.parametrize("semantics", ["chisel", "fsim"])
+def test_what_is_read_again_ahead_of_a_value_is_not_read_twice_by_it(
+    value: str, tiles: int, semantics: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A second side that is worked out ahead has a place of its own; then what is left may work in that of what both read."""
+    store = STORE.replace("s{n}[vi, vj] >> 7", re.sub(r"\bv\b", "s0[vi, vj]", value))
+    func = parse(ONE + (PRODUCT + store).format(n=0))
+    assert isinstance(func, PrimFunc)
+    space = Space(func, machine({"LOG_ACC_BUFF_SIZE": 14, "semantics": semantics}, tmp_path))
+    point = space.point()
+    ours = reckoned(space, point)
+    assert alive(func, space, point, monkeypatch, ours)[ACC] == ours[ACC] == tiles * 32
+    assert not suffices(func, space, point, monkeypatch, ours | {ACC: ours[ACC] - 1})
