@@ -19,8 +19,7 @@ from autosched.arguments import writable, writable_beside
 from autosched.errors import ProgramError
 from autosched.networks.compiled import CompiledNetwork, LayerCost, Stage, Stream, layout_of
 from autosched.networks.compose import Place, Region
-from autosched.networks.graph import Array, HostNode, HostPart, Layer, Tensor
-from autosched.networks.lying import MOVES
+from autosched.networks.graph import MOVES, Array, HostNode, HostPart, Layer, Tensor
 from autosched.target import Target
 from sim.config import VTAConfig
 from sim.dram import SPACE

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from autosched.networks.graph import Array, Graph, Layer
-from autosched.networks.lying import MOVES, moved
+from autosched.networks.graph import SAME_VALUES, Array, Graph, Layer
+from autosched.networks.lying import moved
 from autosched.networks.onnx_nodes import File
 from autosched.networks.reference import build, session
 
@@ -54,7 +54,7 @@ def differences(graph: Graph, file: File, inputs: Mapping[str, Array]) -> tuple[
     model = onnx.ModelProto()
     model.CopyFrom(file.model)
     layers = [x for x in graph.layers if x.requant is not None]
-    views = [x for x in graph.layers if x.kind in ("view", "resize", *MOVES)]
+    views = [x for x in graph.layers if x.kind in SAME_VALUES]
     touched = [t for x in (*layers, *views) for t in (*x.inputs, x.output)]
     wanted = dict.fromkeys(t for t in touched if t in file.shapes and t not in file.inputs)
     known = {o.name for o in model.graph.output}

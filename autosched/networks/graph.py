@@ -24,6 +24,8 @@ Array = npt.NDArray[Any]
 Ints = npt.NDArray[np.int64]
 
 KINDS = ("conv", "deconv", "dense", "add", "average", "max", "view", "pack", "concat", "slice", "resize")
+MOVES = ("concat", "slice")  # these say where channels lie
+SAME_VALUES = ("view", "resize", *MOVES)  # and these make no values that were not there
 ROUNDINGS = ("floor", "half-up")
 
 

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING
 
 from autosched.errors import ProgramError, UnknownNameError
 from autosched.networks import channels, integers, qdq, qlinear, resizes
-from autosched.networks.graph import FEEDS, ROUNDINGS, Graph, HostNode, HostPart, Layer, Step, Tensor
-from autosched.networks.lying import MOVES
+from autosched.networks.graph import FEEDS, MOVES, ROUNDINGS, Graph, HostNode, HostPart, Layer, Step, Tensor
 from autosched.networks.matcher import COUNTED, Found
 from autosched.networks.onnx_file import check, converted, read
 from autosched.networks.onnx_nodes import SINGLE, File, Node, of_numpy, other_float

@@ -13,9 +13,7 @@ from math import prod
 
 import numpy as np
 
-from autosched.networks.graph import Array, Graph, Layer, Requant, Step, Tensor
-
-MOVES = ("concat", "slice")  # kinds of layers that say where channels lie
+from autosched.networks.graph import MOVES, Array, Graph, Layer, Requant, Step, Tensor
 
 
 def aliases(graph: Graph) -> Mapping[str, str]:

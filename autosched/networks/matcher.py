@@ -8,8 +8,7 @@ from math import prod
 import numpy as np
 
 from autosched.errors import ProgramError
-from autosched.networks.graph import Array, Ints, Layer, Leak, Requant, Tensor
-from autosched.networks.lying import MOVES
+from autosched.networks.graph import MOVES, Array, Ints, Layer, Leak, Requant, Tensor
 from autosched.networks.onnx_nodes import File, Node
 from autosched.networks.ranges import prove
 from autosched.networks.scales import Value

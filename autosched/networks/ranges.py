@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from autosched.errors import ProgramError
-from autosched.networks.graph import Array, Ints, Layer, Requant
+from autosched.networks.graph import SAME_VALUES, Array, Ints, Layer, Requant
 
 LIMIT = 1 << 31
 
@@ -82,7 +82,7 @@ def least(layers: Sequence[Layer], tensor: str) -> int:
             ends.append(layer.requant.low)
         else:
             # What only moves makes no new values, and pools by maxima none but the zeros that they are padded with.
-            moves = layer.kind in ("view", "concat", "slice", "resize") or (layer.kind == "max" and not any(layer.pads))
+            moves = layer.kind in SAME_VALUES or (layer.kind == "max" and not any(layer.pads))
             ends += [] if moves else [0]
             # Each once: what is cut apart and joined again has twice as many ways to its maker every time.
             left += [t for t in layer.inputs if t not in seen]

@@ -12,7 +12,7 @@ from autosched.networks.onnx_nodes import File, Node
 from autosched.networks.parameters import output_channels
 
 STORE = "store its data in the file"
-SLOPE_BITS, SLOPE_SHIFT = 4, 12  # of slopes below zero: what is added up to multiply by them, and how small they are
+SLOPE_BITS, SLOPE_SHIFT = 5, 12  # of slopes below zero: what is added up to multiply by them, and how small they are
 SLOPE_ERROR = 1 / 32  # a result below zero is off by less than half a unit down to -16
 WAY_OUT = "make one that is: autosched quantize {file}.onnx --calibrate data.npz -o q.onnx"
 

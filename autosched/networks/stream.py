@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from autosched.networks.graph import Graph, HostPart, Layer
-from autosched.networks.lying import MOVES, aliases, is_free, lying
+from autosched.networks.graph import MOVES, Graph, HostPart, Layer
+from autosched.networks.lying import aliases, is_free, lying
 
 
 @dataclass(frozen=True, eq=False)

@@ -76,9 +76,9 @@ def test_elements_of_a_result_that_take_turns_are_computed_each_by_itself(turns:
 
 @pytest.mark.parametrize("target", TARGETS)
 def test_turns_that_do_not_fill_a_row_are_no_parts(target: str) -> None:
-    with refused(SpaceError, "type") as caught:
+    with refused(SpaceError, "choice") as caught:
         Space(turned(in_turns(3), made=True), target)
-    assert "block y multiplies rot[v_i, v_j] by s[v_i, v_j]" in str(caught.value)
+    assert "block 'rot' chooses by place whether it reads q[..], which is not there for all of its places" in str(caught.value)
 
 
 @pytest.mark.parametrize(("turns", "parts"), [(8, 8), (16, 1)])  # boundary: a block for each
