@@ -17,4 +17,4 @@ def main(x: T.Buffer((24, 16, 32), "int8"), c: T.Buffer((24, 16, 32), "int8"), o
     for i, j in T.grid(16, 32):
         with T.block("out"):
             vi, vj = T.axis.remap("SS", [i, j])
-            out[vi, vj] = T.min(T.max(d[vi, vj] >> 3, -128), 127).astype("int8")
+            out[vi, vj] = T.min(T.max(d[vi, vj] >> 5, -128), 127).astype("int8")
