@@ -140,7 +140,8 @@ def test_the_page_has_both_tables() -> None:
 # What users write and no space holds: of every kind that a program alone can be of.
 OUTSIDE = {
     "symbolic": "symbolic", "gather": "index", "running_sum": "written", "int64_result": "result",
-    "float_add": "type", "uint8_relu": "type", "choice_by_data_guards": "choice", "pad_with_three": "pad", "pad_three_result": "pad",
+    "float_add": "type", "uint8_relu": "type", "choice_by_data_guards": "choice",
+    "pad_with_three": "pad", "pad_three_result": "pad",
     "filter_made": "layout", "distances_l1": "layout", "bitwise_and_apart": "machine", "product_of_tensors": "machine",
     "loops_overwritten": "form",
 }
