@@ -20,6 +20,7 @@ Interval = tuple[Bound, Bound]
 
 EVERYTHING: Interval = (-inf, inf)
 INDEX_TYPES = frozenset({"int32", "int64", "uint32", "uint64"})
+MIRRORED = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}  # with the sides exchanged; others are as they were
 NEGATED = {"<": ">=", "<=": ">", ">": "<=", ">=": "<", "==": "!=", "!=": "=="}
 
 

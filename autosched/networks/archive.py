@@ -20,6 +20,7 @@ from autosched.errors import ProgramError
 from autosched.networks.compiled import CompiledNetwork, LayerCost, Stage, Stream, layout_of
 from autosched.networks.compose import Place, Region
 from autosched.networks.graph import MOVES, Array, HostNode, HostPart, Layer, Tensor
+from autosched.networks.lying import has_channels
 from autosched.target import Target
 from sim.config import VTAConfig
 from sim.dram import SPACE
@@ -255,14 +256,7 @@ def _moves(s: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> Layer:
     """Channels that the host joins or cuts off."""
     layer = Layer(_text(s["name"]), s["kind"], _texts(s["inputs"]), _text(s["output"]), start=_whole(s["start"]))
     given, out = [tensors[t] for t in layer.inputs], tensors[layer.output]
-    fits = bool(given) and {t.dtype for t in given} == {out.dtype} and all(
-        len(t.shape) == len(out.shape) > 1 and (t.shape[0], *t.shape[2:]) == (out.shape[0], *out.shape[2:]) for t in given)
-    channels = sum(t.shape[1] for t in given) if fits else 0
-    if layer.kind == "slice":
-        fits = fits and len(given) == 1 and layer.start + out.shape[1] <= channels
-    else:
-        fits = fits and layer.start == 0 and channels == out.shape[1]
-    if not fits:
+    if {t.dtype for t in given} != {out.dtype} or not has_channels(layer, [t.shape for t in given], out.shape):
         raise ValueError(f"{', '.join(layer.inputs)!r} cannot become {layer.output!r} of extents {out.shape}")
     return layer
 

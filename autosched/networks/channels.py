@@ -8,10 +8,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from autosched.networks.graph import Layer, Tensor
+import numpy as np
+
+from autosched.networks.graph import Layer
 from autosched.networks.matcher import Found
 from autosched.networks.onnx_nodes import Node
-from autosched.networks.qdq import Tail, sum_layer
+from autosched.networks.qdq import Tail, brought, to_scale
 from autosched.networks.scales import Value
 
 JOINS, CUTS = ("Concat",), ("Split", "Slice")
@@ -44,10 +46,9 @@ def match_plain(found: Found, node: Node) -> None:
     if (fault := fault_of(found, node, [file.shapes[t] for t in given])) is not None:
         found.reasons[node.name] = fault
         return
-    tensors = [found.tensors.get(t) or found.tensor(t, None, 0) for t in given]
+    tensors = [found.plain(t) for t in given]
     first = tensors[0]
     same = all((t.exponent, t.zero) == (first.exponent, first.zero) for t in tensors)
-    start = 0
     for k, out in enumerate(node.outputs):
         if not out:
             continue
@@ -55,8 +56,7 @@ def match_plain(found: Found, node: Node) -> None:
         if node.op in JOINS:
             found.add(Layer(node.name, "concat", tuple(t.name for t in tensors), made.name, nodes=(node.name,)))
         else:
-            start = _start(found, node, k)
-            found.add(Layer(_named(node, k), "slice", (first.name,), made.name, nodes=(node.name,), start=start))
+            found.add(_slice(found, node, k, first.name, made.name))
 
 
 def fault_of(found: Found, node: Node, shapes: Sequence[tuple[int, ...]]) -> str | None:
@@ -71,30 +71,29 @@ def fault_of(found: Found, node: Node, shapes: Sequence[tuple[int, ...]]) -> str
     if rank not in (2, 4):
         return "only channels of images and matrices are joined and cut on the machine"
     if node.op == "Slice":
-        fixed = [found.file.constants.get(t) for t in node.inputs[1:] if t]
-        if any(c is None for c in fixed):
+        said = {word: found.file.constants.get(t) for word, t in zip(("starts", "ends", "axes", "steps"), node.inputs[1:]) if t}
+        known = {word: value.reshape(-1) for word, value in said.items() if value is not None}
+        if len(known) < len(said):
             return "what it cuts off is computed while it runs"
-        axes, steps = ([int(c) for c in found.file.constants[t].reshape(-1)] if t else d for t, d in zip(
-            (*node.inputs[3:], "", "")[:2], (list(range(len(found.file.constants[node.inputs[1]].reshape(-1)))), [])))
-        axis = axes[0] if len(axes) == 1 else 0
-        if any(s != 1 for s in steps):
+        axes = known.get("axes", np.arange(len(known["starts"])))
+        axis = int(axes[0]) if len(axes) == 1 else 0
+        if (known.get("steps", np.ones(1)) != 1).any():
             return "it leaves out channels between others"
     else:
         axis = int(node.attrs.get("axis", 0))
     return None if axis % rank == 1 else "only channels are joined and cut on the machine"
 
 
-def _start(found: Found, node: Node, k: int) -> int:
-    """The first channel of a node's result."""
+def _slice(found: Found, node: Node, k: int, source: str, out: str) -> Layer:
+    """The layer of a node's result."""
     file = found.file
     if node.op == "Split":
-        return sum(file.shapes[t][1] for t in node.outputs[:k])
-    channels, start = file.shapes[node.inputs[0]][1], int(file.constants[node.inputs[1]].reshape(-1)[0])
-    return min(start, channels) if start >= 0 else max(start + channels, 0)
-
-
-def _named(node: Node, k: int) -> str:
-    return node.name if len(node.outputs) == 1 else f"{node.name}.{k}"
+        start = sum(file.shapes[t][1] for t in node.outputs[:k])
+    else:
+        channels, first = file.shapes[node.inputs[0]][1], int(file.constants[node.inputs[1]].reshape(-1)[0])
+        start = min(first, channels) if first >= 0 else max(first + channels, 0)
+    name = node.name if len(node.outputs) == 1 else f"{node.name}.{k}"
+    return Layer(name, "slice", (source,), out, nodes=(node.name,), start=start)
 
 
 def _join(found: Found, node: Node, parts: Sequence[Value]) -> None:
@@ -125,26 +124,12 @@ def join(
         ends: of a clip behind it.
         nodes: names of the file's nodes that it stands for; its own where none are given.
     """
-    dtype = found.tensors[whole.tensor].dtype
-    layers: list[Layer | None] = []
-    for k, v in enumerate(parts):
-        same = (v.exponent, v.zero, found.tensors[v.tensor].dtype) == (whole.exponent, whole.zero, dtype)
-        if same and ends == (-128, 127):
-            layers.append(None)
-            continue
-        made = sum_layer(node, [v], whole.exponent, whole.zero, found.rounding, *ends)
-        if isinstance(made, str):
-            found.reasons[node.name] = made
-            return
-        layers.append(replace(made, name=f"{node.name}.{k}"))
-    inputs = []
-    for k, (v, layer) in enumerate(zip(parts, layers)):
-        name = v.tensor
-        if layer is not None:
-            shape = found.tensors[name].shape
-            name = found.new(f"{whole.tensor}:{k}", Tensor("", shape, dtype, whole.exponent, whole.zero))
-            found.add(replace(layer, output=name))
-        inputs.append(name)
+    layers = [to_scale(found, node, v, whole, ends) for v in parts]
+    if (fault := next((layer for layer in layers if isinstance(layer, str)), None)) is not None:
+        found.reasons[node.name] = fault
+        return
+    inputs = [brought(found, layer, whole, str(k)) if isinstance(layer, Layer) else v.tensor
+              for k, (v, layer) in enumerate(zip(parts, layers))]
     found.add(Layer(node.name, "concat", tuple(inputs), whole.tensor, nodes=nodes or (node.name,)))
 
 
@@ -153,5 +138,5 @@ def _cut(found: Found, node: Node, value: Value) -> None:
     for k, t in enumerate(node.outputs):
         if t:
             out = found.new(f"{t}:slice", replace(source, shape=found.file.shapes[t]))
-            found.add(Layer(_named(node, k), "slice", (source.name,), out, nodes=(node.name,), start=_start(found, node, k)))
+            found.add(_slice(found, node, k, source.name, out))
             found.values[t] = Value(out, value.exponent, value.zero)

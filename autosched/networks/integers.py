@@ -82,7 +82,7 @@ def match_pool(found: Found, node: Node) -> None:
     if found.file.is_constant(name):
         found.reasons[node.name] = "its input is a constant"
         return
-    known = found.tensors.get(name) or found.tensor(name, None, 0)
+    known = found.plain(name)
     layer = max_layer(found, node, Value(known.name, known.exponent or 0, known.zero))
     if isinstance(layer, str):
         found.reasons[node.name] = layer
@@ -95,9 +95,7 @@ def _plain(found: Found, node: Node, name: str, zero: int = 0) -> str:
     """An int8 tensor of no known scale."""
     if found.file.dtypes[name] not in ("int8", "uint8"):
         raise node.refuse(f"{name!r} is {found.file.dtypes[name]}", "the machine takes int8")
-    if name not in found.tensors:
-        found.tensor(name, None, zero)
-    return found.tensors[name].name
+    return found.plain(name, zero).name
 
 
 def _widened(found: Found, name: str) -> tuple[str, int, list[str]] | None:

@@ -71,6 +71,22 @@ def is_free(tensors: Mapping[str, Tensor], layer: Layer, block: int) -> bool:
     return all(tensors[t].shape[1] % block == 0 for t in layer.inputs[:-1])
 
 
+def has_channels(layer: Layer, given: Sequence[tuple[int, ...]], out: tuple[int, ...]) -> bool:
+    """Whether tensors have the channels that a layer of ``MOVES`` joins or cuts off, and else the same extents.
+
+    Args:
+        layer: the layer.
+        given: extents of its inputs.
+        out: those of its result.
+    """
+    if not all(len(shape) == len(out) > 1 and (shape[0], *shape[2:]) == (out[0], *out[2:]) for shape in given):
+        return False
+    channels = sum(shape[1] for shape in given)
+    if layer.kind == "slice":
+        return len(given) == 1 and layer.start + out[1] <= channels
+    return layer.start == 0 and channels == out[1]
+
+
 def moved(layer: Layer, given: Sequence[Array], shape: tuple[int, ...]) -> Array:
     """What a view or a layer of ``MOVES`` makes of plain arrays.
 
@@ -181,12 +197,17 @@ def lying(graph: Graph, root: Mapping[str, str], block: int) -> Lying:
         root: ``aliases`` of it.
         block: channel lanes.
     """
-    moves = [x for x in graph.layers if x.kind in MOVES and is_free(graph.tensors, x, block)]
-    made = _written(graph, root, {x.output for x in moves}, block)
-    for layer in moves:
+    moves = _moves(graph, block)
+    made = _written(graph, root, moves, block)
+    for layer in moves.values():
         fits = made.add(layer, [root.get(t, t) for t in layer.inputs])
         assert fits, layer.name
     return made
+
+
+def _moves(graph: Graph, block: int) -> dict[str, Layer]:
+    """The free layers of ``MOVES``, by what they make, which nobody writes."""
+    return {x.output: x for x in graph.layers if x.kind in MOVES and is_free(graph.tensors, x, block)}
 
 
 def _written(graph: Graph, root: Mapping[str, str], moves: Collection[str], block: int) -> Lying:
@@ -207,7 +228,7 @@ def placed(graph: Graph, block: int) -> Graph:
         block: channel lanes.
     """
     root = aliases(graph)
-    moves = {x.output for x in graph.layers if x.kind in MOVES and is_free(graph.tensors, x, block)}
+    moves = _moves(graph, block)
     if not moves:
         return graph
     at = _written(graph, root, moves, block)

@@ -9,6 +9,7 @@ import numpy as np
 
 from autosched.errors import ProgramError
 from autosched.networks.graph import MOVES, Array, Ints, Layer, Leak, Requant, Tensor
+from autosched.networks.lying import has_channels
 from autosched.networks.onnx_nodes import File, Node
 from autosched.networks.ranges import prove
 from autosched.networks.scales import Value
@@ -48,6 +49,10 @@ class Found:
             self.tensors[name] = known
         return known
 
+    def plain(self, name: str, zero: int = 0) -> Tensor:
+        """An int8 tensor of the file, whatever its scale is; of one that nothing is known of yet, the zero point."""
+        return self.tensors.get(name) or self.tensor(name, None, zero)
+
     def rank_fault(self, name: str) -> str | None:
         """Why an int8 tensor is none that layers take element by element, or None."""
         return None if len(self.tensors[name].shape) in (2, 4) else "only images and matrices are on the machine"
@@ -84,9 +89,7 @@ class Found:
 
     def _same_channels(self, layer: Layer) -> None:
         given, out = [self.tensors[t].shape for t in layer.inputs], self.tensors[layer.output].shape
-        channels = sum(shape[1] for shape in given)
-        fits = all((shape[0], *shape[2:]) == (out[0], *out[2:]) for shape in given)
-        if not fits or (out[1] != channels if layer.kind == "concat" else layer.start + out[1] > channels):
+        if not has_channels(layer, given, out):
             sizes = ", ".join(str(list(shape)) for shape in given)
             raise ProgramError(f"node {layer.name!r}: {sizes} cannot become {list(out)}; export the model again")
 

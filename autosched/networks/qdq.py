@@ -406,6 +406,37 @@ def sum_layer(
     return Layer(node.name, "add", tuple(v.tensor for v in operands), "", done, factors=factors)
 
 
+def to_scale(found: Found, node: Node, value: Value, whole: Value, ends: tuple[int, int] = (-128, 127)) -> Layer | str | None:
+    """The layer that brings a value to another one's scale; None where it has that and nothing clips it; or why there is none.
+
+    Args:
+        found: what is known so far.
+        node: whose input it is; the layer is named after it.
+        value: the value.
+        whole: a tensor of the file that holds it then.
+        ends: of a clip.
+    """
+    own = value.exponent, value.zero, found.tensors[value.tensor].dtype
+    if own == (whole.exponent, whole.zero, found.file.dtypes[whole.tensor]) and ends == (-128, 127):
+        return None
+    return sum_layer(node, [value], whole.exponent, whole.zero, found.rounding, *ends)
+
+
+def brought(found: Found, layer: Layer, whole: Value, word: str) -> str:
+    """Notes a layer of ``to_scale``; the tensor that it makes.
+
+    Args:
+        found: gets the layer.
+        layer: the layer.
+        whole: as ``to_scale`` took it.
+        word: what sets its name, and that of its result, apart.
+    """
+    own = replace(found.tensors[layer.inputs[0]], dtype=found.file.dtypes[whole.tensor], exponent=whole.exponent, zero=whole.zero)
+    name = found.new(f"{whole.tensor}:{word}", own)
+    found.add(replace(layer, name=f"{layer.name}.{word}", output=name))
+    return name
+
+
 def _average(found: Found, node: Node) -> None:
     value = _value(found, node.inputs[0])
     if value is None:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 
 import numpy as np
 
 from autosched.networks.graph import Array, Layer
 from autosched.networks.matcher import Found
 from autosched.networks.onnx_nodes import Node
-from autosched.networks.qdq import Tail, sum_layer
+from autosched.networks.qdq import Tail, brought, to_scale
 from autosched.networks.scales import Value
 
 _PLACES: Mapping[str, Callable[[Array, int], Array]] = {
@@ -40,20 +39,14 @@ def match(found: Found, node: Node) -> None:
     if tail.missing:
         found.reasons[node.name] = tail.missing
         return
-    own = found.tensors[value.tensor]
-    dtype, full = found.file.dtypes[tail.quantized], (tail.low, tail.high) == (-128, 127)
-    if (value.exponent, value.zero, own.dtype) != (tail.exponent, tail.zero, dtype) or not full:
-        # Fewer pixels are brought to another scale in front of it.
-        made = sum_layer(node, [value], tail.exponent, tail.zero, found.rounding, tail.low, tail.high)
-        if isinstance(made, str):
-            found.reasons[node.name] = made
-            return
-        scaled = found.new(f"{tail.quantized}:small", replace(own, dtype=dtype, exponent=tail.exponent, zero=tail.zero))
-        found.add(replace(made, name=f"{node.name}.small", output=scaled))
-        value = Value(scaled, tail.exponent, tail.zero)
-    found.add(Layer(
-        node.name, "resize", (value.tensor,), tail.value(found).tensor, stride=times, nodes=tuple(tail.nodes),
-    ))
+    whole = Value(tail.quantized, tail.exponent, tail.zero)
+    made = to_scale(found, node, value, whole, (tail.low, tail.high))
+    if isinstance(made, str):
+        found.reasons[node.name] = made
+        return
+    # Fewer pixels are brought to another scale in front of it.
+    source = value.tensor if made is None else brought(found, made, whole, "small")
+    found.add(Layer(node.name, "resize", (source,), tail.value(found).tensor, stride=times, nodes=tuple(tail.nodes)))
 
 
 def match_plain(found: Found, node: Node) -> None:
@@ -66,7 +59,7 @@ def match_plain(found: Found, node: Node) -> None:
     if isinstance(times, str):
         found.reasons[node.name] = times
         return
-    known = found.tensors.get(name) or found.tensor(name, None, 0)
+    known = found.plain(name)
     out = found.tensor(node.outputs[0], known.exponent, known.zero)
     found.add(Layer(node.name, "resize", (known.name,), out.name, stride=times, nodes=(node.name,)))
 

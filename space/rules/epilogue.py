@@ -18,6 +18,7 @@ from space.normalise.blocks import (
     device_blocks,
     extents,
     loads_of,
+    named,
     plain_blocks,
     product_of,
     readers_of,
@@ -108,7 +109,7 @@ def _one_sum_behind_another(sch: Schedule, target: Target) -> Schedule | None:
             try:
                 stage = trial.decompose_value(trial.get_sblock(name), [*path, n])
                 trial.fold_epilogue(stage)
-                trial = _constants_too(trial, [_name(trial, stage)], target)
+                trial = _constants_too(trial, [named(trial, stage)], target)
                 trial.compute_inline(stage)
                 if n == 0:
                     trial.reorder_addends(trial.get_sblock(name), [1, 0], list(path))
@@ -262,12 +263,6 @@ def _sums_in(value: Expr, path: tuple[int, ...] = ()) -> Iterator[tuple[tuple[in
         yield path, value
     for n, child in enumerate(expr_children(value)) if isinstance(value, BinOp | Call) else ():
         yield from _sums_in(child, (*path, n))
-
-
-def _name(sch: Schedule, block: BlockRV) -> str:
-    made = sch.get(block)
-    assert isinstance(made, Block)
-    return made.name
 
 
 def _is_load(value: Expr, indices: Sequence[Expr]) -> bool:

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from autosched.ir.expr import BinOp, Call, Expr, Not, Var, binary, cast, const, int_value, intrin, is_int, maximum, minimum
 from autosched.ir.functor import free_vars
+from autosched.ir.linear import MIRRORED
 from autosched.ir.patterns import choice_of, has_loads
 from autosched.ir.print_expr import expr_text
 from autosched.ir.region import with_access
@@ -230,7 +231,7 @@ def _with_zero(condition: Expr, own: Mapping[Var, Range] | None) -> Expr:
         (least, most), (low, high) = known.of(a, dom), known.of(b, dom)
         return _apart(op, cast("int32", a), cast("int32", b), least - high >= LEAST and most - low <= MOST)
     if has_loads(b):
-        a, b, op = b, a, {"<": ">", "<=": ">=", ">": "<", ">=": "<="}.get(op, op)
+        a, b, op = b, a, MIRRORED.get(op, op)
     if not has_loads(a) or not free_vars(b):
         return condition
     least, most = known.of(a, dom)

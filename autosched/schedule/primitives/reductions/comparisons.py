@@ -6,11 +6,11 @@ from collections.abc import Callable
 
 from autosched.ir.expr import BinOp, Cast, Expr, IntImm, Not, bits, is_int
 from autosched.ir.functor import Mutator, walk_expr
+from autosched.ir.linear import MIRRORED
 from autosched.ir.patterns import has_loads
 from autosched.ir.value_bounds import Interval, dtype_bounds
 
 _Bounds = Callable[[Expr], Interval]  # lowest and highest value of an expression
-SWAPPED = {"<": ">", ">": "<", "<=": ">=", ">=": "<="}
 
 
 def exchanged(condition: Expr, yes: Expr, no: Expr, bounds: _Bounds) -> Expr | None:
@@ -53,7 +53,7 @@ def by_difference(condition: Expr, *sides: Expr, bounds: _Bounds) -> Expr | None
         if isinstance(e, BinOp) and e.op == "-" and _exact(e, bounds):
             own = _unwidened(e.a, (e.a, e.b)), _unwidened(e.b, (e.a, e.b))
             if own in (pair, pair[::-1]):
-                op = condition.op if own == pair else SWAPPED[condition.op]
+                op = condition.op if own == pair else MIRRORED[condition.op]
                 return BinOp(op, e, IntImm(0, e.dtype), "bool")
     return None
 
@@ -74,12 +74,12 @@ def in_other_types(condition: Expr, *sides: Expr) -> list[Expr]:
         return []
     plain = _narrowest(x)
     found = {e: None for side in sides for e in walk_expr(side) if e.dtype != x.dtype and _narrowest(e) == plain}
-    op = condition.op if x is condition.a else SWAPPED[condition.op]
+    op = condition.op if x is condition.a else MIRRORED[condition.op]
     return [BinOp(op, e, IntImm(at.value, "int32"), "bool") for e in found]
 
 
 def _compares(condition: Expr) -> bool:
-    return isinstance(condition, BinOp) and condition.op in SWAPPED and is_int(condition.a.dtype) and is_int(condition.b.dtype)
+    return isinstance(condition, BinOp) and condition.op in MIRRORED and is_int(condition.a.dtype) and is_int(condition.b.dtype)
 
 
 def _ordered(condition: Expr, bounds: _Bounds) -> tuple[Expr, Expr] | None:
@@ -91,7 +91,7 @@ def _ordered(condition: Expr, bounds: _Bounds) -> tuple[Expr, Expr] | None:
         return None
     a, b, op = condition.a, condition.b, condition.op
     if isinstance(a, IntImm):
-        a, b, op = b, a, SWAPPED[op]
+        a, b, op = b, a, MIRRORED[op]
     if isinstance(b, IntImm):
         # x < 1 is x <= 0, and x > -1 is x >= 0.
         meets = b.value == 0 or (b.value, op) in ((1, "<"), (1, ">="), (-1, ">"), (-1, "<="))

@@ -11,7 +11,7 @@ import numpy as np
 from autosched.ir.constant import Array
 from autosched.ir.expr import BinOp, BufferLoad, Cast, Expr, IntImm, Var, binary, cast, int_value
 from autosched.ir.functor import free_vars, substitute
-from autosched.ir.patterns import update_of
+from autosched.ir.patterns import is_widened, update_of
 from autosched.ir.region import with_access
 from autosched.ir.stmt import TRUE, Block, BlockRealize, Buffer, BufferStore, Constant, IterVar, PrimFunc, Range
 from autosched.ir.value_bounds import dtype_bounds
@@ -147,8 +147,8 @@ def _taken_in(block: Block) -> Expr | None:
 
 def _widened(term: Expr | None) -> BufferLoad | None:
     """The int8 element that is converted to int32."""
-    load = term.value if isinstance(term, Cast) and term.dtype == "int32" else None
-    return load if isinstance(load, BufferLoad) and load.dtype == "int8" else None
+    load = term.value if isinstance(term, Cast) and is_widened(term) else None
+    return load if isinstance(load, BufferLoad) else None
 
 
 def _by_ones(state: State, realize: BlockRealize) -> PrimFunc:

@@ -26,6 +26,7 @@ from autosched.ir.expr import (
 )
 from autosched.ir.functor import Mutator, walk_expr
 from autosched.ir.host import is_move
+from autosched.ir.linear import MIRRORED
 from autosched.ir.patterns import choice_of, has_loads, is_shifted
 from autosched.ir.region import with_access
 from autosched.ir.simplify import Analyzer
@@ -417,7 +418,7 @@ def threshold(condition: Expr) -> tuple[Expr, int, bool] | None:
         return None
     op, a, b = condition.op, condition.a, condition.b
     if int_value(a) is not None:
-        op, a, b = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}[op], b, a
+        op, a, b = MIRRORED[op], b, a
     at = int_value(b)
     if at is None or int_value(a) is not None:
         return None
