@@ -255,19 +255,16 @@ def columns_of_all(figures: Sequence[npt.NDArray[Any]]) -> npt.NDArray[Any]:
 
 
 def columns(rows: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """Rows of figures as compiled code takes them: those of a column side by side, shape (.., axes, n)."""
+    """Rows of figures, or of points, as compiled code takes them: those of a column side by side, shape (.., columns, n).
+
+    They themselves if they lie so already.
+    """
     turned = np.ascontiguousarray(rows.swapaxes(-1, -2))
     return turned if turned.flags.writeable else turned.copy()
 
 
-def by_column(points: Points) -> Points:
-    """Rows as compiled code takes them: a column's values side by side, shape (columns, n); they themselves if they lie so."""
-    turned = np.ascontiguousarray(points.T)
-    return turned if turned.flags.writeable else turned.copy()
-
-
 def give_back(points: Points, turned: Points) -> None:
-    """Writes back what ``by_column`` has made of rows, where it is not they themselves."""
+    """Writes back what ``columns`` has made of rows, where it is not they themselves."""
     if not np.may_share_memory(points, turned):
         points[...] = turned.T
 
@@ -351,4 +348,4 @@ def in_front(plan: Plan, points: Points, columns_of: Sequence[int], spatial: int
     from space import _front_kernel
 
     every, of = plan.stack, np.array(columns_of, dtype=np.int64)
-    _front_kernel.in_front(by_column(points), of, columns(plan.position), columns(every.outer), spatial, most, found)
+    _front_kernel.in_front(columns(points), of, columns(plan.position), columns(every.outer), spatial, most, found)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from autosched.ir.expr import BinOp, BufferLoad, Call, Cast, Expr, Select, int_value
 from autosched.ir.functor import stmt_exprs, walk, walk_expr
-from autosched.ir.stmt import Buffer, BufferStore, Stmt
+from autosched.ir.stmt import Block, Buffer, BufferStore, Stmt
 
 UPDATES = ("+", "min", "max")  # operations by which a reduction takes in its terms
 
@@ -39,6 +39,12 @@ def update_of(store: BufferStore) -> tuple[str, Expr] | None:
         if mine and not loads_from(term, store.buffer):
             return value.op, term
     return None
+
+
+def summed(block: Block) -> Expr | None:
+    """What a reduction with + takes in at each step; None of any other block."""
+    update = update_of(block.body) if isinstance(block.body, BufferStore) and block.init is not None else None
+    return update[1] if update is not None and update[0] == "+" else None
 
 
 def operands(value: Expr, op: str) -> list[Expr]:

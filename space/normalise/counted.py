@@ -10,7 +10,7 @@ from contextlib import suppress
 
 from autosched.errors import ScheduleError
 from autosched.ir.expr import Cast, Expr, int_value
-from autosched.ir.patterns import choice_of, update_of
+from autosched.ir.patterns import choice_of, summed, update_of
 from autosched.ir.stmt import Block, BufferStore, PrimFunc
 from autosched.schedule import Schedule
 from autosched.schedule.primitives.reductions.conditions import counted_element
@@ -55,7 +55,5 @@ def _runs(block: Block) -> bool:
 
 def _first(block: Block) -> Expr | None:
     """The term of a sum, where it is such a choice: only then a product of it is one of two factors."""
-    update = update_of(store_of(block)) if block.init is not None else None
-    if update is None or update[0] != "+":
-        return None
-    return update[1] if counted_element(block, update[1]) is not None else None
+    term = summed(block)
+    return term if term is not None and counted_element(block, term) is not None else None

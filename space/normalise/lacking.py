@@ -10,7 +10,7 @@ from contextlib import suppress
 from autosched.errors import ScheduleError
 from autosched.ir.expr import BinOp, BufferLoad, Expr
 from autosched.ir.functor import free_vars, walk_expr
-from autosched.ir.patterns import choice_of, has_loads, is_widened, loads_in, update_of
+from autosched.ir.patterns import choice_of, has_loads, is_widened, loads_in, summed
 from autosched.ir.stmt import Block, Buffer, BufferStore, PrimFunc
 from autosched.ir.value_bounds import dtype_bounds
 from autosched.schedule import Schedule
@@ -72,7 +72,7 @@ def apply(sch: Schedule, target: Target, formed: bool = False) -> None:
         formed: as for ``lacks``.
     """
     for block in device_blocks(sch.func):
-        term = _term(block)
+        term = summed(block)
         if term is not None and _counts(sch, block, term):
             path = path_of(store_of(block).value, term) or []
             with suppress(ScheduleError):  # what is in the way of a schedule, analysis says
@@ -84,12 +84,6 @@ def apply(sch: Schedule, target: Target, formed: bool = False) -> None:
                 sch.widen_block(sch.get_sblock(block.name))
                 sch.simplify_value(sch.get_sblock(block.name))
         rewritten(sch, block.name, target, formed and block.init is None)
-
-
-def _term(block: Block) -> Expr | None:
-    """What a sum takes in at each step."""
-    update = update_of(store_of(block)) if block.init is not None else None
-    return update[1] if update is not None and update[0] == "+" else None
 
 
 def _counts(sch: Schedule, block: Block, term: Expr) -> bool:

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from space.model import Model
-from space.plan import Plan, by_column, columns, give_back, in_front
+from space.plan import Plan, columns, give_back, in_front
 from space.rule import Column, NumericRule, Points
 from space.rules.cuts import decoded, value_of
 from space.rules.late import beyond_tiles
@@ -49,7 +49,7 @@ class Ahead(NumericRule):
             from space import _front_kernel
 
             extents, tiles, outer = (columns(of_all)[own] for of_all in (every.extents, every.tiles, every.outer))
-            rows = by_column(points)
+            rows = columns(points)
             _front_kernel.ahead(
                 every.on[own], extents, tiles, outer, columns(plan.position), every.out[own], model.n_spatial, rows,
                 model.index[name],

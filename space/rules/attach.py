@@ -7,7 +7,7 @@ import numpy.typing as npt
 
 from autosched.ir.scopes import ACC
 from space.model import Model
-from space.plan import Mask, Plan, by_column, columns, give_back
+from space.plan import Mask, Plan, columns, give_back
 from space.rule import Column, Ints, NumericRule, Points
 
 
@@ -37,7 +37,7 @@ class Attach(NumericRule):
 
         own = model.owned_at(self)
         most = model.once((self, "most"), lambda: np.array([c.choices[-1] for c in model.owned(self)], dtype=np.int64))
-        rows = by_column(points)
+        rows = columns(points)
         _attach_kernel.inward(*model.around_parts(plan), model.uses, plan.main, most, rows, own)
         give_back(points, rows)
 
@@ -50,7 +50,7 @@ class Attach(NumericRule):
 
         own = model.owned_at(self)[some]
         outer, on, position, attach, _, outside, init, out = model.loops(plan)
-        rows, which = by_column(points), np.array(some, dtype=np.int64)
+        rows, which = columns(points), np.array(some, dtype=np.int64)
         _attach_kernel.outward(outer, on, position, attach, outside, init, out, model.uses, which, rows, own)
         give_back(points, rows)
 

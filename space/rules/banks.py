@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from space import borders
 from space.model import Model
-from space.plan import Plan, by_column, give_back
+from space.plan import Plan, columns, give_back
 from space.rule import Column, NumericRule, Points
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ class Banks(NumericRule):
         if model.cut is not None:
             cut, every = model.cut.operand, plan.stack
             strips = np.where(every.on, borders.strips(model, plan, every), 1).max(axis=0)
-        rows = by_column(points)
+        rows = columns(points)
         refilled(*model.loops(plan), cut, strips, rows, model.owned_at(self))
         give_back(points, rows)
 

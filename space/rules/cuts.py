@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from space.model import Model
-from space.plan import Mask, Part, Plan, by_column, columns, give_back
+from space.plan import Mask, Part, Plan, columns, give_back
 from space.rule import Column, Ints, NumericRule, Points, evenly
 from space.rules.tiling import are_tiles, make_room, some_axes, tiled_axes
 
@@ -97,7 +97,7 @@ class Cuts(NumericRule):
         extents, lows = np.empty((2, 4, len(model.extents), n), dtype=np.int64)
         on: Mask = np.zeros((4, n), dtype=np.bool_)
         at = model.places(NAMES)
-        _cuts_kernel.boxes(table(model), by_column(points), at, columns(whole.extents), columns(whole.lows), extents, lows, on)
+        _cuts_kernel.boxes(table(model), columns(points), at, columns(whole.extents), columns(whole.lows), extents, lows, on)
         plan.main = int(on[0].any())
         there = [bool(plan.main), True, bool(on[2].any()), bool(on[2].any() and on[3].any())]
         if not all(there):
@@ -112,7 +112,7 @@ class Cuts(NumericRule):
         """A cut leaves something of its axis, and a second one follows a first."""
         from space import _cuts_kernel
 
-        rows = by_column(points)
+        rows = columns(points)
         _cuts_kernel.possible(table(model), rows, model.places(NAMES), model.extents, np.zeros_like(model.extents))
         give_back(points, rows)
 
@@ -123,7 +123,7 @@ class Cuts(NumericRule):
         """
         from space import _cuts_kernel
 
-        every, rows, (_, keep, *_) = plan.stack, by_column(points), model.placed(plan, plan.stack)
+        every, rows, (_, keep, *_) = plan.stack, columns(points), model.placed(plan, plan.stack)
         _cuts_kernel.settled(
             rows, model.places(NAMES), table(model), every.on, columns(every.extents), columns(every.lows), columns(every.tiles),
             columns(every.outer), every.slices, every.thick, every.init, keep, model.extents, model.uneven, plan.main,

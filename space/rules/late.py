@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from space.model import Model
-from space.plan import Part, Plan, by_column, give_back, in_front
+from space.plan import Part, Plan, columns, give_back, in_front
 from space.rule import Column, Ints, NumericRule, Points
 
 UNASKED = -2  # column of parts that another rule decides of
@@ -48,7 +48,7 @@ class Late(NumericRule):
             if name in model.index and points[:, model.index[name]].any():
                 from space import _front_kernel
 
-                rows, (outer, on, position) = by_column(points), model.around_parts(plan)
+                rows, (outer, on, position) = columns(points), model.around_parts(plan)
                 attach, keep, outside, _, _ = model.placed(plan, plan.stack)
                 _front_kernel.late(
                     rows, model.index[name], part, name == "late" or plan.main > 0, name != "late", on, position, outer,

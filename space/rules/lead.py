@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from space.model import Model
-from space.plan import Mask, Plan, by_column, columns, give_back
+from space.plan import Mask, Plan, columns, give_back
 from space.rule import Column, Ints, NumericRule, Points
 from space.rules.cuts import decoded, table, value_of
 from space.rules.tiling import divisors, some_axes, tiled_axes
@@ -39,7 +39,7 @@ class Lead(NumericRule):
 
         every = plan.stack
         extents, tiles, outer = (columns(figures) for figures in (every.extents, every.tiles, every.outer))
-        _tiles_kernel.led(by_column(points), table(model), model.index["head_tile"], extents, model.extents, model.uneven,
+        _tiles_kernel.led(columns(points), table(model), model.index["head_tile"], extents, model.extents, model.uneven,
                           plan.main, tiles, outer)
 
     def repair(self, model: Model, points: Points, plan: Plan) -> None:
@@ -51,7 +51,7 @@ class Lead(NumericRule):
             return
         from space import _tiles_kernel
 
-        rows = by_column(points)
+        rows = columns(points)
         _tiles_kernel.leading(rows, *_asked(model, plan))
         give_back(points, rows)
 
@@ -60,7 +60,7 @@ class Lead(NumericRule):
         if "head_tile" in model.index and plan.main:
             from space import _tiles_kernel
 
-            rows = by_column(points)
+            rows = columns(points)
             _tiles_kernel.follows(rows, *_asked(model, plan), plan.stack.init, model.n_spatial)
             give_back(points, rows)
 

@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from space.model import Model
-from space.plan import Plan, by_column, columns, give_back
+from space.plan import Plan, columns, give_back
 from space.rule import Column, NumericRule, Points
 
 
@@ -27,7 +27,7 @@ class Order(NumericRule):
         """Axes of one tile go last, in axis order: moving them changes nothing."""
         from space import _order_kernel
 
-        rows = by_column(points)
+        rows = columns(points)
         _order_kernel.ordered(
             rows, model.index["order"], model.position, model.extents, columns(plan.stack.outer)[plan.main], *model.order_keys,
             np.zeros(model.n_spatial, dtype=np.int64),

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from space.model import Model
-from space.plan import Mask, Plan, by_column, columns, give_back
+from space.plan import Mask, Plan, columns, give_back
 from space.rule import Column, Ints, NumericRule, Points, evenly
 from space.rules.tiling import divisors
 
@@ -48,7 +48,7 @@ class Ramp(NumericRule):
 
         every = plan.stack
         extents, tiles, outer = (columns(figures) for figures in (every.extents, every.tiles, every.outer))
-        _tiles_kernel.ramped(by_column(points), axes, own, extents, tiles, outer)
+        _tiles_kernel.ramped(columns(points), axes, own, extents, tiles, outer)
 
     def repair(self, model: Model, points: Points, plan: Plan) -> None:
         """Only a first part has finer pieces, and only of what the others take at once."""
@@ -64,7 +64,7 @@ class Ramp(NumericRule):
             return
         from space import _tiles_kernel
 
-        rows, (attach, keep, *_) = by_column(points), model.placed(plan, plan.stack)
+        rows, (attach, keep, *_) = columns(points), model.placed(plan, plan.stack)
         _tiles_kernel.settled(
             rows, axes, own, others, plan.stack.on, plan.main > 0, columns(plan.position), attach, keep, model.extents,
             model.once((self, "known"), lambda: _known([model.columns[column].choices for column in own.tolist()])),

@@ -7,7 +7,7 @@ import numpy.typing as npt
 
 from autosched.ir.scopes import ACC
 from space.model import Model
-from space.plan import Plan, by_column, columns, give_back
+from space.plan import Plan, columns, give_back
 from space.rule import Column, NumericRule, Points
 from space.rules.attach import standing
 from space.rules.cuts import value_of
@@ -38,7 +38,7 @@ class Residency(NumericRule):
                 continue
             from space import _attach_kernel
 
-            rows = by_column(points)
+            rows = columns(points)
             _attach_kernel.stays(
                 rows, column, k, every.on, columns(every.extents), columns(every.tiles), columns(plan.position), plan.attach[k],
                 model.uses, model.extents, model.shapes[k].gaps, plan.main,

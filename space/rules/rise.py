@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from space.model import Model
-from space.plan import Plan, by_column, columns
+from space.plan import Plan, columns
 from space.rule import Column, Ints, NumericRule, Points
 from space.rules.cuts import NAMES as CUTS
 from space.rules.cuts import table, values
@@ -63,7 +63,7 @@ class Rise(NumericRule):
         every = plan.stack
         extents, tiles, outer, lows = map(columns, (every.extents, every.tiles, every.outer, every.lows))
         _rise_kernel.split(
-            by_column(points), model.places(ASKED), table(model), kinds, every.on, extents, tiles, outer, lows,
+            columns(points), model.places(ASKED), table(model), kinds, every.on, extents, tiles, outer, lows,
             columns(plan.position), every.slices, every.thick, every.init, every.out, model.n_spatial, plan.main,
             np.zeros((4, len(model.extents)), dtype=np.int64),
         )
@@ -93,7 +93,7 @@ class Rise(NumericRule):
         _, keep, *_ = model.placed(plan, every)
         extents, tiles, outer = map(columns, (every.extents, every.tiles, every.outer))
         _rise_kernel.risen(
-            by_column(points), model.places(ASKED), table(model), every.on, extents, tiles, outer, columns(plan.position),
+            columns(points), model.places(ASKED), table(model), every.on, extents, tiles, outer, columns(plan.position),
             every.slices, every.thick, every.init, every.out, keep, model.n_spatial, plan.main, tried,
             np.zeros((4, len(model.extents)), dtype=np.int64), found,
         )

@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from space.model import Model
-from space.plan import Mask, Part, Plan, by_column, columns, give_back, times
+from space.plan import Mask, Part, Plan, columns, give_back, times
 from space.rule import Column, Ints, NumericRule, Points, evenly
 from space.rules.cuts import table, value_of
 from space.rules.tiling import some_axes, tiled_axes
@@ -42,13 +42,13 @@ class Slices(NumericRule):
         from space import _slices_kernel
 
         every = plan.stack
-        _slices_kernel.slices(*_parts(model, plan), by_column(points), model.places(NAMES), every.slices, every.thick)
+        _slices_kernel.slices(*_parts(model, plan), columns(points), model.places(NAMES), every.slices, every.thick)
 
     def repair(self, model: Model, points: Points, plan: Plan) -> None:
         """There is more than one slice somewhere; no thickness is more than what is done. What is not sliced has none."""
         from space import _slices_kernel
 
-        rows = by_column(points)
+        rows = columns(points)
         _slices_kernel.sliced(*_parts(model, plan), rows, model.places(NAMES))
         give_back(points, rows)
 

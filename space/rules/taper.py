@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from space import tails
 from space.model import Model
-from space.plan import Mask, Plan, by_column, columns
+from space.plan import Mask, Plan, columns
 from space.rule import Column, Ints, NumericRule, Points
 from space.rules.slices import final
 from space.rules.tiling import divisors
@@ -57,7 +57,7 @@ class Taper(NumericRule):
 
         every = plan.stack
         extents, tiles, outer = (columns(figures) for figures in (every.extents, every.tiles, every.outer))
-        _tiles_kernel.tapered(by_column(points), axes, own, every.on, plan.main, extents, tiles, outer)
+        _tiles_kernel.tapered(columns(points), axes, own, every.on, plan.main, extents, tiles, outer)
 
     def repair(self, model: Model, points: Points, plan: Plan) -> None:
         """Only a last part has pieces of its own."""

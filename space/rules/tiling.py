@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from space.model import Model
-from space.plan import Mask, Plan, by_column, columns, give_back
+from space.plan import Mask, Plan, columns, give_back
 from space.rule import Column, Ints, NumericRule, Points, evenly
 
 EVERY = 64  # tiles up to this may divide what a cut leaves; longer ones are divisors of the whole axis only
@@ -190,13 +190,13 @@ class Tiling(NumericRule):
         every = plan.stack
         extents, tiles, outer = (columns(figures) for figures in (every.extents, every.tiles, every.outer))
         at = model.owned_at(self)
-        _tiles_kernel.tiled(by_column(points), at, model.extents, extents, plan.main, plan.falls, tiles, outer)
+        _tiles_kernel.tiled(columns(points), at, model.extents, extents, plan.main, plan.falls, tiles, outer)
 
     def repair(self, model: Model, points: Points, plan: Plan) -> None:
         """The largest tile that divides the main part, or that is the smallest for a number of tiles of an axis without cuts."""
         from space import _tiles_kernel
 
-        rows, extents = by_column(points), columns(plan.stack.extents)[plan.main]
+        rows, extents = columns(points), columns(plan.stack.extents)[plan.main]
         _tiles_kernel.rounded(rows, *model.once((self, "tables"), lambda: _tables(model, model.owned_at(self))), extents)
         give_back(points, rows)
         for a, (axis, column) in enumerate(zip(model.nest.axes, model.owned_at(self))):

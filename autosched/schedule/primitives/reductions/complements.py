@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from autosched.ir.expr import BinOp, BufferLoad, Cast, binary, cast, const, int_value
 from autosched.ir.functor import rewrite
-from autosched.ir.patterns import is_widened, loads_from, loads_in, update_of
+from autosched.ir.patterns import is_widened, loads_from, loads_in, summed
 from autosched.ir.region import with_access
 from autosched.ir.stmt import Block, BlockRealize, Buffer, BufferStore, Stmt, seq
 from autosched.schedule.analysis.dependence import scope_of
@@ -84,9 +84,7 @@ def taken_from(block: Block) -> list[BinOp]:
     Args:
         block: any.
     """
-    store = block.body
-    update = update_of(store) if isinstance(store, BufferStore) and block.init is not None else None
-    term = update[1] if update is not None and update[0] == "+" else None
+    term = summed(block)
     if not isinstance(term, BinOp) or term.op != "*" or term.dtype != "int32":
         return []
     return [f for f in (term.a, term.b) if isinstance(f, BinOp) and f.op == "-" and int_value(f.a) != 0 and is_widened(f.b)]

@@ -9,7 +9,7 @@ import numpy as np
 
 from autosched.ir.expr import BufferLoad, Expr, IntImm, Var, binary, cast, const, int_value
 from autosched.ir.functor import free_vars, substitute
-from autosched.ir.patterns import update_of
+from autosched.ir.patterns import summed
 from autosched.ir.region import with_access
 from autosched.ir.stmt import TRUE, Block, BlockRealize, Buffer, BufferStore, IterVar, PrimFunc, Range, seq
 from autosched.ir.value_bounds import dtype_bounds
@@ -91,9 +91,7 @@ class Crossing(ScheduleBase):
 
 def _factors(block: Block) -> tuple[BufferLoad, BufferLoad]:
     """The two elements that a block multiplies at each step, to add that up."""
-    store = block.body
-    update = update_of(store) if isinstance(store, BufferStore) and block.init is not None else None
-    term = update[1] if update is not None and update[0] == "+" else None
+    term = summed(block)
     loads = None if term is None else factors_of(term)
     zero = isinstance(block.init, BufferStore) and int_value(block.init.value) == 0
     if loads is None or not zero:

@@ -11,7 +11,7 @@ import numpy as np
 from autosched.ir.constant import Array
 from autosched.ir.expr import BinOp, BufferLoad, Cast, Expr, IntImm, Var, binary, cast, int_value
 from autosched.ir.functor import free_vars, substitute
-from autosched.ir.patterns import is_widened, update_of
+from autosched.ir.patterns import is_widened, summed
 from autosched.ir.region import with_access
 from autosched.ir.stmt import TRUE, Block, BlockRealize, Buffer, BufferStore, Constant, IterVar, PrimFunc, Range
 from autosched.ir.value_bounds import dtype_bounds
@@ -121,7 +121,7 @@ def weighed_of(block: Block) -> tuple[BufferLoad, int] | None:
     Args:
         block: any.
     """
-    term, times = _taken_in(block), 1
+    term, times = summed(block), 1
     if isinstance(term, BinOp) and term.op == "*":
         sides = (term.a, term.b) if int_value(term.b) is not None else (term.b, term.a)
         term, times = sides[0], int_value(sides[1]) or 0
@@ -135,14 +135,7 @@ def element_of(block: Block) -> BufferLoad | None:
     Args:
         block: any.
     """
-    return _widened(_taken_in(block))
-
-
-def _taken_in(block: Block) -> Expr | None:
-    """What a reduction with + takes in at each step."""
-    store = block.body
-    update = update_of(store) if isinstance(store, BufferStore) and block.init is not None else None
-    return update[1] if update is not None and update[0] == "+" else None
+    return _widened(summed(block))
 
 
 def _widened(term: Expr | None) -> BufferLoad | None:
